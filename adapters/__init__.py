@@ -1,0 +1,1 @@
+"""One module or folder per provider; none knows another, and none writes anything."""

@@ -1,0 +1,159 @@
+"""
+The one seam: what an adapter promises, how it declares its kinds, and what it is handed.
+
+An adapter is a plain class, nothing inherited. It writes nothing and never sees the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
+
+
+class Listing(StrEnum):
+    """What a kind's list call shows of each object."""
+
+    WHOLE = "whole"  # the same as its fetch: proved by the contract suite
+    HINT = "hint"  # an id worth fetching
+    NONE = "none"  # no call lists it
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """
+    One typed column of a kind's view.
+
+    Attributes:
+        pointers: JSON pointers tried in this order; the first that holds something wins (fields move between API versions).
+        type: The PostgreSQL type; `epoch` means seconds since 1970 shown as timestamptz.
+    """
+
+    name: str
+    pointers: tuple[str, ...]
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """
+    One sort of object: everything the core and an operator need to know about it, in one row.
+
+    Attributes:
+        name: Singular, in the provider's own spelling.
+        core: Mirrored where the configuration names no kinds.
+        topics: The event types that name it.
+        stamp: JSON pointer to the provider's last-change time; None: unstamped, positions alone decide.
+        list: What its list call shows.
+        feed: Where changes are listed from, for people.
+        fetch: The call that reads one, for people and budgets (`GET /v1/customers/{id}`).
+        deletion: How an absence shows, for people.
+        permission: The least permission its calls need.
+        cost: Calls a fetch and a page take, for people.
+        unordered: JSON pointers (`*` for any step) to arrays whose order means nothing.
+        volatile: JSON pointers to fields that change without the object changing.
+        columns: The typed columns of its view.
+        open_while: A JSON pointer and the values by which an object is unfinished; those are read again nightly.
+        feed_history: How far back the feed reaches; None: for ever.
+        feed_lag: How late a change may appear in the feed.
+        blind: What no feed of this kind shows, for people: only a full sweep finds it.
+    """
+
+    name: str
+    core: bool = True
+    topics: tuple[str, ...] = ()
+    stamp: str | None = None
+    list: Listing
+    feed: str
+    fetch: str
+    deletion: str
+    permission: str
+    cost: str
+    unordered: tuple[str, ...] = ()
+    volatile: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    open_while: tuple[str, frozenset[str]] | None = None
+    feed_history: timedelta | None = None
+    feed_lag: timedelta = field(default=timedelta(0))
+    blind: str = ""
+
+
+class Budget(Protocol):
+    """
+    What a source may still ask of its provider, shared by all processes.
+
+    An adapter spends before each call and reports after it; waiting happens here, never inside an SDK.
+    """
+
+    def spend(self, operation: str) -> None:
+        """Wait for the right to make one call named *operation*; raises `SourceBusy` if that would outlast the deadline."""
+
+    def answered(self, operation: str, status: str) -> None:
+        """Count an answer: an HTTP status, or `timeout`, `refused`."""
+
+    def hold(self, seconds: float, *, operation: str | None = None) -> None:
+        """Let nobody call *operation* (any, if None) for so long: the provider said so."""
+
+
+class Adapter(Protocol):
+    """
+    The code that speaks for one source.
+
+    Attributes:
+        provider: `stripe`, `shopify`, `github`, ...
+        source: The configured name.
+        kinds: The kinds this source mirrors, by name.
+    """
+
+    @property
+    def provider(self) -> str: ...  # noqa: D102 - the attributes are described above
+
+    @property
+    def source(self) -> str: ...  # noqa: D102
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]: ...  # noqa: D102
+
+    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+        """
+        Verify and parse in one step; what is authentic but about nothing we mirror names no object.
+
+        Raises `SignatureInvalid` or `DeliveryMalformed`, and nothing else whatever the bytes.
+        """
+
+    def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
+        """
+        Return the object as it is now, or its absence with the proof.
+
+        Raises `SourceUnavailable`, `SourceBusy`, `SourceRefused` or `AccessLost`. Never shows a part of an object:
+        sub-lists are walked, and the head is read again when that took several calls.
+        """
+
+    def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
+        """
+        Yield what the kind's real change feed shows from *since* on, each page asked for only when it is requested.
+
+        May repeat itself, promises no order, never stops early without raising a `SourceError`.
+        """
+
+    def crawl(self, kind: str, scope: str) -> Iterator[Page]:
+        """Yield every object (whole) or id (hint) the source still has; raises rather than stopping early."""
+
+    def identity(self, scope: str = "") -> str:
+        """Return the provider's id of the account behind the credential; raises `AccessLost` if *scope* cannot be read."""
+
+    def scopes(self) -> Sequence[str]:
+        """Return the scopes to sweep; `("",)` where there is only one."""
+
+    def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
+        """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`; else None."""
+
+    def shape(self, kind: str) -> Mapping[str, object]:
+        """Return what the form of this kind's bodies depends on: adapter version, API version, requested fields."""

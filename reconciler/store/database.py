@@ -1,0 +1,125 @@
+"""Connections and transactions: one engine a process, errors in our words, deadlocks tried again."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+import sqlalchemy
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from reconciler.errors import ConfigError, DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Connection, Engine
+
+T = TypeVar("T")
+
+DEADLOCK = "40P01"
+SERIALIZATION = "40001"
+_TRIES = 5
+# Classes of SQLSTATE by which the server says "not now": connection, resources, shutdown, read-only, and I/O faults.
+_NOT_NOW = ("08", "53", "57", "58", "25006")
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """
+    One mirror's database: where every transaction begins.
+
+    Attributes:
+        engine: SQLAlchemy's engine; its connections find our tables first.
+        schema: The schema of our tables.
+        url: As psycopg takes it, for the connection that listens.
+    """
+
+    engine: Engine
+    schema: str
+    url: str
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction, committed at the end of the block; raises `DatabaseUnavailable`."""
+        with in_our_words(), self.engine.begin() as connection:
+            yield connection
+
+    def commit(self, work: Callable[[Connection], T]) -> T:
+        """Run *work* in a transaction, again from its start if it was a deadlock's victim; return what it returned."""
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.transaction() as connection:
+                    return work(connection)
+            except OperationalError as error:
+                if not left or sqlstate(error) not in {DEADLOCK, SERIALIZATION}:
+                    raise
+        raise AssertionError
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+def connect(url: str, *, schema: str, connections: int) -> Database:
+    """
+    Return the database at *url*; nothing is asked of it yet.
+
+    Raises `ConfigError` for a URL or schema name that cannot be one.
+    """
+    if _NAME.fullmatch(schema) is None:
+        message = f"database.schema: {schema!r} is not a plain lower-case name; use letters, digits and _"
+        raise ConfigError(message)
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except sqlalchemy.exc.ArgumentError:
+        message = "database.url: not a URL; write postgresql://USER@HOST:PORT/NAME"
+        raise ConfigError(message) from None
+    if parsed.get_backend_name() != "postgresql":
+        message = f"database.url: {parsed.get_backend_name()!r} is not PostgreSQL; write postgresql://USER@HOST:PORT/NAME"
+        raise ConfigError(message)
+    engine = sqlalchemy.create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_size=connections,
+        max_overflow=4,
+        pool_timeout=10,
+        pool_pre_ping=False,
+        connect_args={
+            "options": f"-csearch_path={schema},pg_catalog",
+            "connect_timeout": 5,
+            "application_name": "reconciler",
+        },
+    )
+    libpq = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    return Database(engine, schema, libpq)
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Turn what means "the database is not there now" into `DatabaseUnavailable`; let everything else pass."""
+    try:
+        yield
+    except PoolTimeout as error:
+        message = "every database connection of this process is busy"
+        raise DatabaseUnavailable(message) from error
+    except DBAPIError as error:
+        state = sqlstate(error)
+        if error.connection_invalidated or (state or "08000").startswith(_NOT_NOW):
+            raise DatabaseUnavailable(_sentence(error.orig)) from error
+        raise
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(_sentence(error)) from error
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    """Return PostgreSQL's code for *error*, if it came from the server."""
+    return error.orig.sqlstate if isinstance(error.orig, psycopg.Error) else None
+
+
+def _sentence(error: BaseException | None) -> str:
+    return " ".join(str(error).split())
