@@ -1,0 +1,35 @@
+"""The configuration: a TOML file, `conf.d` beside it, the environment over both; all faults at once, no secrets in it."""
+
+from reconciler.config.reading import load
+from reconciler.config.settings import (
+    CALL_TIMEOUT,
+    PROVIDERS,
+    AdminSettings,
+    DatabaseSettings,
+    DeletesStop,
+    DrainSettings,
+    ScheduleSettings,
+    Settings,
+    Source,
+    StripeAccess,
+    WebSettings,
+)
+from reconciler.config.values import Listen, Names, Secret
+
+__all__ = [
+    "CALL_TIMEOUT",
+    "PROVIDERS",
+    "AdminSettings",
+    "DatabaseSettings",
+    "DeletesStop",
+    "DrainSettings",
+    "Listen",
+    "Names",
+    "ScheduleSettings",
+    "Secret",
+    "Settings",
+    "Source",
+    "StripeAccess",
+    "WebSettings",
+    "load",
+]

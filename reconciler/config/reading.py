@@ -1,0 +1,257 @@
+"""From what is written to `Settings`: every key read by its reader, every fault collected, nothing believed unread."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from reconciler import times
+from reconciler.config.files import LISTS, Override, Written, find
+from reconciler.config.settings import (
+    CALL_TIMEOUT,
+    PROVIDERS,
+    READ,
+    TABLE,
+    DrainSettings,
+    Endpoint,
+    Settings,
+    Source,
+    keys,
+)
+from reconciler.config.values import Given
+from reconciler.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from dataclasses import Field
+
+    from reconciler.config.files import Tree
+    from reconciler.config.settings import (
+        Provider,
+    )
+
+T = TypeVar("T")
+
+DEFAULT_FILE = Path("/etc/reconciler/reconciler.toml")
+
+
+def load(path: Path | None, environment: Mapping[str, str], *, default: Path = DEFAULT_FILE) -> Settings:
+    """
+    Return the settings that *path* (else `$RECONCILER_CONFIG`, else *default*) and the environment give.
+
+    Secrets are looked up now. Raises `ConfigError` with every fault there is; without any file all is default, and
+    there are no sources.
+    """
+    written = Written()
+    files = find(path, environment, default=default)
+    for file in files:
+        written.add(file)
+    written.override(environment)
+    reading = Reading(environment, faults=written.faults)
+    settings = reading.settings(written, files)
+    if settings is None or reading.faults:
+        raise ConfigError(*dict.fromkeys(reading.faults))
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A table as written, and the name under which a fault in it is told; earlier layers stand over later ones."""
+
+    where: str
+    tree: Tree
+
+    def label(self, name: str) -> str:
+        """Return how a fault names the key *name* of this table."""
+        variable = f" ({value.variable})" if isinstance(value := self.tree.get(name), Override) else ""
+        return f"{self.where}.{name}{variable}".removeprefix(".")
+
+
+@dataclass(slots=True)
+class Reading:
+    """One pass over what is written; gathers faults and warnings."""
+
+    environment: Mapping[str, str]
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def settings(self, written: Written, files: tuple[Path, ...]) -> Settings | None:
+        """Return everything checked; None where there are faults."""
+        root = Layer("", written.tree)
+        defaults = self._defaults(root.tree.pop("defaults", {}))
+        self._only(root, [*keys(Settings), "defaults", *LISTS])
+        fallback = Layer("", {"state_directory": str(state_directory(self.environment, root=os.geteuid() == 0))})
+        self._names(written)
+        sources = [self._source(layer, defaults) for layer in _layers("sources", written)]
+        for layer in _layers("endpoints", written):
+            self._endpoint(layer, written)
+        return self._built(
+            Settings,
+            root,
+            fallback,
+            sources=tuple(source for source in sources if source is not None),
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            files=files,
+        )
+
+    def _source(self, layer: Layer, defaults: Mapping[str, Layer]) -> Source | None:
+        provider = PROVIDERS.get(str(layer.tree.get("provider")))
+        if provider is None:
+            self._fault(layer.label("provider"), f"names no provider; write one of {', '.join(PROVIDERS)}")
+            return None
+        name = layer.tree["provider"]
+        if not provider.mirrored:
+            able = ", ".join(name for name, row in PROVIDERS.items() if row.mirrored)
+            self._fault(
+                layer.label("provider"), f"{name!r} is not mirrored by this version, only {able}; take the source out"
+            )
+        self._only(layer, _source_keys(provider))
+        layers = (layer, defaults.get(name, Layer("", {})), Layer(layer.where, {"api_version": provider.api_version}))
+        access = self._built(provider.access, *layers)
+        source = self._built(Source, *layers, access=access)
+        if source is not None and not source.webhook_secrets:
+            self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this source is refused")
+        return source
+
+    def _endpoint(self, layer: Layer, written: Written) -> None:
+        self._only(layer, keys(Endpoint))
+        endpoint = self._built(Endpoint, layer)
+        self._fault(
+            layer.where,
+            "this version has one URL for each source only; take the endpoint out, and use /webhooks/SOURCE",
+        )
+        if endpoint is None:
+            return
+        if bool(endpoint.sources) == bool(endpoint.provider):
+            self._fault(
+                layer.label("sources"), "needs a provider beside it or names in it, not both; set one of the two"
+            )
+        if endpoint.provider and endpoint.provider not in PROVIDERS:
+            self._fault(layer.label("provider"), f"names no provider; write one of {', '.join(PROVIDERS)}")
+        named = [str(entry.get("name")) for _, entry in written.lists["sources"]]
+        for source in endpoint.sources:
+            if source not in named:
+                self._fault(layer.label("sources"), f"{source!r} is no source; {_one_of(source, named)}")
+
+    def _defaults(self, written: object) -> dict[str, Layer]:
+        """Return the layers of `[defaults.PROVIDER]`, each value read once even where no source needs it."""
+        if not isinstance(written, dict):
+            self._fault("defaults", "is no table; write [defaults.PROVIDER]")
+            return {}
+        layers = {}
+        for name, tree in written.items():
+            if name not in PROVIDERS or not isinstance(tree, dict):
+                self._fault(f"defaults.{name}", f"is no table of a provider; {_one_of(name, PROVIDERS)}")
+                continue
+            layers[name] = Layer(f"defaults.{name}", tree)
+            declared = _source_keys(PROVIDERS[name])
+            self._only(layers[name], declared.keys() - {"name", "provider"})
+            for one in declared.keys() & tree.keys():
+                self._value(declared[one], layers[name])
+        return layers
+
+    def _names(self, written: Written) -> None:
+        found: dict[str, Path] = {}
+        for kind in LISTS:
+            for file, entry in written.lists[kind]:
+                name = str(entry.get("name", ""))
+                if name in found:
+                    self._fault(
+                        f"{kind}[{name}].name", f"is used twice, in {found[name]} and in {file}; rename one of them"
+                    )
+                if name:
+                    found.setdefault(name, file)
+
+    def _built(self, cls: Callable[..., T], *layers: Layer, **more: object) -> T | None:
+        """Return a *cls* of what the layers say and of *more*; None where that has a fault."""
+        before = len(self.faults)
+        into: dict[str, Any] = dict(more)
+        for name, declared in keys(cls).items():
+            layer = next((layer for layer in layers if name in layer.tree), None)
+            if layer is not None:
+                into[name] = self._value(declared, layer)
+            elif declared.default_factory is not MISSING:
+                into[name] = declared.default_factory()
+            elif declared.default is not MISSING:
+                into[name] = declared.default
+            else:
+                self._fault(layers[0].label(name), "is missing; it must be set")
+        if len(self.faults) == before:
+            self._check(cls, into, layers[0])
+        return cls(**into) if len(self.faults) == before else None
+
+    def _value(self, declared: Field[Any], layer: Layer) -> object:
+        """Return what *layer* says under a key, read; None where that is a fault."""
+        value, label = layer.tree[declared.name], layer.label(declared.name)
+        given = Given(value, self.environment)
+        if isinstance(value, Override):
+            given = Given(value.text, self.environment, overridden=True)
+        if TABLE in declared.metadata:
+            return self._table(declared.metadata[TABLE], given, label)
+        try:
+            return declared.metadata[READ](given)
+        except ValueError as error:
+            self._fault(label, str(error))
+            return None
+        finally:
+            for warning in given.warnings:
+                self._warn(label, warning)
+
+    def _table(self, cls: Callable[..., object], given: Given, label: str) -> object:
+        tree = given.plain()
+        if not isinstance(tree, dict):
+            self._fault(label, f"is no table; its keys are {', '.join(keys(cls))}")
+            return None
+        layer = Layer(label, tree)
+        self._only(layer, keys(cls))
+        return self._built(cls, layer)
+
+    def _check(self, cls: Callable[..., object], into: Mapping[str, Any], layer: Layer) -> None:
+        """Add the faults that no single key shows."""
+        if cls is DrainSettings and into["lease"] <= CALL_TIMEOUT:
+            limit = times.spell(CALL_TIMEOUT)
+            self._fault(
+                layer.label("lease"),
+                f"{times.spell(into['lease'])} does not exceed the {limit} one call may take; make it longer",
+            )
+
+    def _only(self, layer: Layer, known: Iterable[str]) -> None:
+        """Add a fault for each key of *layer* that is not *known*."""
+        for name in layer.tree.keys() - set(known):
+            self._fault(layer.label(name), f"is no key here; {_one_of(name, known)}")
+
+    def _fault(self, label: str, sentence: str) -> None:
+        self.faults.append(f"{label}: {sentence}")
+
+    def _warn(self, label: str, sentence: str) -> None:
+        self.warnings.append(f"{label}: {sentence}")
+
+
+def state_directory(environment: Mapping[str, str], *, root: bool) -> Path:
+    """Return where state is kept if no setting says so; under systemd the first of the unit's own directories."""
+    given = environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    shared = Path(environment.get("XDG_STATE_HOME", ""))
+    if shared.is_absolute():
+        return shared / "reconciler"
+    return (
+        Path("/var/lib/reconciler") if root else Path(environment.get("HOME") or Path.home(), ".local/state/reconciler")
+    )
+
+
+def _layers(kind: str, written: Written) -> Iterator[Layer]:
+    for number, (_, entry) in enumerate(written.lists[kind], start=1):
+        yield Layer(f"{kind}[{entry.get('name') or f'#{number}'}]", entry)
+
+
+def _source_keys(provider: Provider) -> dict[str, Field[Any]]:
+    return keys(Source) | keys(provider.access)
+
+
+def _one_of(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"

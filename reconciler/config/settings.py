@@ -1,0 +1,300 @@
+"""
+What can be configured: each table of the file is a class, each key a field with its reader and its default.
+
+These classes are the table of keys; the example file and the reference are compared with them by a test.
+"""
+
+# ruff: noqa: RUF009 - what declares a key returns a field, as dataclasses.field does
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from reconciler.config import values
+from reconciler.config.values import Given, Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from dataclasses import Field
+    from datetime import datetime, time
+    from pathlib import Path
+    from zoneinfo import ZoneInfo
+
+    from reconciler.config.values import Listen, Names
+
+T = TypeVar("T")
+
+CALL_TIMEOUT = timedelta(seconds=30)
+"""What one provider call may take in all; a lease must outlast it."""
+
+READ = "read"
+TABLE = "table"
+
+
+def key(read: Callable[[Given], T], default: object) -> T:
+    """Declare a key whose absence means *default*, spelled as the file would."""
+    return field(default_factory=lambda: read(Given(default)), metadata={READ: read})
+
+
+def optional(read: Callable[[Given], T]) -> T | None:
+    """Declare a key whose absence means None."""
+    return field(default=None, metadata={READ: read})
+
+
+def required(read: Callable[[Given], T]) -> T:
+    """Declare a key that must be there."""
+    return cast("T", field(metadata={READ: read}))
+
+
+def table(cls: Callable[[], T]) -> T:
+    """Declare a table of keys that may be absent."""
+    return field(default_factory=cls, metadata={TABLE: cls})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSettings:
+    """
+    Where the mirror is kept.
+
+    Attributes:
+        url: None: an embedded PostgreSQL under the state directory.
+        direct_url: For LISTEN, where `url` goes through a pooler; None: `url`.
+    """
+
+    url: Secret | None = optional(values.database_url)
+    schema: str = key(values.schema, "reconciler")
+    direct_url: Secret | None = optional(values.database_url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """
+    The public listener.
+
+    Attributes:
+        max_body: Bytes of the largest delivery that is read.
+        tolerance: How far a delivery's signed time may be from ours, either way.
+    """
+
+    listen: Listen = key(values.listen, "127.0.0.1:8080")
+    max_body: int = key(values.size, "25MiB")
+    tolerance: timedelta = key(values.span, "5m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings:
+    """
+    The listener for people and scripts.
+
+    Attributes:
+        tokens: Any of them opens it; none: everything but `/metrics` is refused.
+    """
+
+    listen: Listen = key(values.listen, "127.0.0.1:8081")
+    tokens: tuple[Secret, ...] = key(values.secrets, [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletesStop:
+    """
+    When so much of a kind goes at once that it is more likely a mistake.
+
+    Attributes:
+        share: Of the kind's rows, in one run or within an hour.
+        above: So many may always go.
+    """
+
+    share: float = key(values.share, 0.1)
+    above: int = key(values.whole(0), 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainSettings:
+    """
+    How refetches are worked off.
+
+    Attributes:
+        lease: How long one worker alone works on a refetch.
+        attempts: After so many failures a refetch is a dead letter.
+        poll: How often to look for work that no wake-up announced.
+        rewound_after: Between the first and the last read that show a source has rewound.
+        absence_recheck: Between the two reads that prove an absence.
+        read_lag: How long a provider may show an older state after it announced a change.
+    """
+
+    workers: int = key(values.whole(1), 8)
+    lease: timedelta = key(values.span, "5m")
+    attempts: int = key(values.whole(1), 12)
+    poll: timedelta = key(values.span, "1s")
+    rewound_after: timedelta = key(values.span, "10m")
+    absence_recheck: timedelta = key(values.span, "5s")
+    deletes_stop: DeletesStop = table(DeletesStop)
+    read_lag: timedelta = key(values.duration, "10s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings:
+    """
+    When sweeps run.
+
+    Attributes:
+        nightly: Local to `timezone`.
+        light_every: A cheap pass over the change feeds between nights; None: off.
+        overlap: How far before its watermark a sweep begins.
+        in_flight: What changed less than this ago is not called drift yet.
+    """
+
+    nightly: time = key(values.clock, "03:10")
+    timezone: ZoneInfo = key(values.timezone, "UTC")
+    light_every: timedelta | None = key(values.span_or_off, "1h")
+    overlap: timedelta = key(values.duration, "2h")
+    in_flight: timedelta = key(values.duration, "5m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeAccess:
+    """
+    What only a Stripe source has.
+
+    Attributes:
+        accounts: Connected accounts; empty: none.
+    """
+
+    api_key: Secret = required(values.secret)
+    accounts: Names = key(values.names_or_all, [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopifyAccess:
+    """What only a Shopify source has: `client_id` with `client_secret`, or an `access_token`."""
+
+    shop: str = required(values.text)
+    client_id: Secret | None = optional(values.secret)
+    client_secret: Secret | None = optional(values.secret)
+    access_token: Secret | None = optional(values.secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitHubAccess:
+    """What only a GitHub source has: a `token`, or `app_id` with `private_key` and `installation_id`."""
+
+    token: Secret | None = optional(values.secret)
+    app_id: int | None = optional(values.whole(1))
+    private_key: Secret | None = optional(values.secret)
+    installation_id: int | None = optional(values.whole(1))
+    repositories: tuple[str, ...] = key(values.names, [])
+    organizations: tuple[str, ...] = key(values.names, [])
+
+
+Access: TypeAlias = StripeAccess | ShopifyAccess | GitHubAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """
+    What the configuration knows about a provider.
+
+    Attributes:
+        access: The keys that only its sources have.
+        api_version: What a source speaks that names none.
+        mirrored: This version of the program has an adapter for it.
+    """
+
+    access: type[Access]
+    api_version: str
+    mirrored: bool = False
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", mirrored=True),
+    "shopify": Provider(ShopifyAccess, api_version="2026-10"),
+    "github": Provider(GitHubAccess, api_version="2022-11-28"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """
+    One account at a provider, in one mode, that we mirror.
+
+    Attributes:
+        access: What only this provider's sources have, credentials first.
+        webhook_secrets: Any of them vouches for a delivery; none: every delivery is refused.
+        kinds: None: the provider's core set.
+        backfill_since: None: all history.
+        omit: JSON pointers by kind, never stored.
+        manage_webhooks: Create and mend the provider's subscription.
+        calls_per_second: None: the provider's own limits.
+        api_base: Instead of the provider's own address; without a slash at its end.
+    """
+
+    name: str = required(values.name)
+    provider: str = required(values.text)
+    access: Access
+    webhook_secrets: tuple[Secret, ...] = key(values.secrets, [])
+    kinds: Names | None = optional(values.names_or_all)
+    backfill_since: datetime | None = optional(values.instant)
+    omit: Mapping[str, tuple[str, ...]] = key(values.pointers, {})
+    manage_webhooks: bool = key(values.flag, default=False)
+    calls_per_second: float | None = optional(values.rate)
+    api_base: str | None = optional(values.web_address)
+    api_version: str = required(values.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """
+    One URL that feeds several sources.
+
+    Attributes:
+        sources: Their names; empty: all of `provider`, told apart by what a delivery says.
+    """
+
+    name: str = required(values.name)
+    sources: tuple[str, ...] = key(values.names, [])
+    provider: str | None = optional(values.text)
+    webhook_secrets: tuple[Secret, ...] = key(values.secrets, [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """
+    Everything that is configured, checked.
+
+    Attributes:
+        public_url: Where providers reach the public listener; without a slash at its end.
+        warnings: Sentences about what can be used but is probably not meant, for the caller to show.
+        files: What was read, in this order.
+    """
+
+    state_directory: Path = required(values.path)
+    public_url: str | None = optional(values.web_address)
+    database: DatabaseSettings = table(DatabaseSettings)
+    web: WebSettings = table(WebSettings)
+    admin: AdminSettings = table(AdminSettings)
+    drain: DrainSettings = table(DrainSettings)
+    schedule: ScheduleSettings = table(ScheduleSettings)
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the text of every secret, so that the log can be told what never to show."""
+        return tuple(dict.fromkeys(secret.reveal() for secret in _secrets_in(self)))
+
+
+def keys(cls: Callable[..., object]) -> dict[str, Field[Any]]:
+    """Return the keys of the table that the class *cls* stands for, in the order of the example."""
+    return {one.name: one for one in fields(cast("Any", cls)) if one.metadata}
+
+
+def _secrets_in(value: object) -> list[Secret]:
+    if isinstance(value, Secret):
+        return [value]
+    if isinstance(value, tuple):
+        return [secret for member in value for secret in _secrets_in(member)]
+    if hasattr(value, "__dataclass_fields__"):
+        return [secret for one in fields(cast("Any", value)) for secret in _secrets_in(getattr(value, one.name))]
+    return []
