@@ -1,0 +1,371 @@
+"""
+Stripe: customers, products, prices, subscriptions, invoices, payment intents, charges, refunds.
+
+Facts marked SDK were read in stripe 16.1; DOC and COPY are Stripe's own pages; [U] is not confirmed by either.
+
+Signature
+    `Stripe-Signature: t=<seconds>,v1=<hex>[,v1=...]`, HMAC-SHA256 over `<t>.<body>`, keyed with the whole `whsec_...`
+    text (SDK, _webhook.py). While a secret is rolled the header has one `v1` for each (COPY, docs.stripe.com/webhooks),
+    and each endpoint has its own: all are tried. Unlike the SDK's check, which accepts any time in the future, takes a
+    tolerance of 0 for "any age", and raises UnicodeDecodeError or TypeError on some bytes, this one is two-sided and
+    raises one error.
+
+Event id
+    The body's `id`, the same for every retry and endpoint (SDK, _event.py). One change may still make two events, or a
+    snapshot and a thin one: both only name the object. `livemode` other than the key's is skipped; `account` (an event
+    of a connected account) names nothing here. `created` is in whole seconds and orders nothing: "Don't use created to
+    determine event order" (COPY, docs.stripe.com/webhooks). The event's `api_version` is its endpoint's, not ours: its
+    payload is used only to see whether a read may have been too early.
+
+Stamp
+    Only products have `updated`, in whole seconds (SDK, all resource classes); every other kind is unstamped.
+
+Changed since
+    `GET /v1/events`, at most 20 `types[]` a call, newest first, 30 days back (SDK, _event_list_params.py): hints. Asked
+    for more than that it would silently show less, so this adapter refuses: crawl instead. Events whose generation
+    failed are not shown there either (DOC, docs.stripe.com/webhooks/handle-irrecoverable-events): a full sweep finds
+    them. There is no `payment_intent.updated`, so payment intents created lately are listed too.
+    Lists hide by default: canceled subscriptions (`status=all`), inactive prices (two passes), and without remedy
+    inline prices and whatever is on a test clock (SDK, list params). Search is never used: it lags by up to an hour
+    (SDK). A list gives 10 sub-objects and `has_more`: a fetch walks them, a listing makes such an object a hint.
+
+Gone
+    A deleted customer is 200 `{id, object, deleted: true}`. Elsewhere 404 `resource_missing` (products, draft invoices
+    [U]). A 404 that says "a similar object exists in live mode, but a test mode key was used" is about the key
+    (payola#278, woocommerce-gateway-stripe#3109), as are 401 and 403: never an absence.
+
+Limits
+    100 calls a second live, 25 in a sandbox, and 25 for each operation: all ids of `GET /v1/customers/{id}` are one
+    (DOC, docs.stripe.com/rate-limits). 429 says why in `Stripe-Rate-Limited-Reason` and sends no Retry-After; with
+    `lock_timeout` an object is locked. Reads are also allotted 500 per transaction over 30 days (COPY, same page).
+
+Calls go through `stripe.StripeClient` with no retries of its own, over an HTTP client with one deadline for the whole
+answer (wire.py; looking up the host's name is left to the system's resolver). Bodies are parsed from the raw text: the
+SDK's objects turn numbers into float and decimal strings into Decimal. A restricted key may not be allowed
+`GET /v1/account`, and no permission may give it (dj-stripe#1131, stripe-node#2246): `identity` then takes the account
+that the refusal names, once `GET /v1/events`, which the key needs anyway, has shown that it is still good.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
+
+from adapters.stripe import events
+from adapters.stripe.calls import Calls, Missing
+from adapters.stripe.kinds import FEED_HISTORY, KINDS
+from adapters.stripe.signature import vouched
+from reconciler import content
+from reconciler.errors import AccessLost, ConfigError, DeliveryMalformed, SourceRefused, SourceUnavailable
+from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from adapters.stripe.kinds import Row
+    from reconciler.adapter import Budget, Kind
+    from reconciler.model import JSON, Body, Delivery
+
+__all__ = ["KINDS", "Limits", "Stripe", "limits"]
+
+_VERSION: Final = "1"  # of the form in which this adapter hands on bodies
+_TYPES_A_CALL: Final = 20
+_STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
+_READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
+_ACCOUNT: Final = re.compile(r"on account '(acct_\w+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """
+    How often Stripe may be called for one source.
+
+    Attributes:
+        calls_per_second: All calls together.
+        operation_calls_per_second: Calls of one operation.
+    """
+
+    calls_per_second: float
+    operation_calls_per_second: float
+
+
+def limits(api_key: str, calls_per_second: float | None = None) -> Limits:
+    """Return what Stripe allows a key of this mode; *calls_per_second* overrides the rate of all calls."""
+    allowed = 100.0 if _mode_of(api_key) == "live" else 25.0
+    return Limits(allowed if calls_per_second is None else float(calls_per_second), 25.0)
+
+
+class Stripe:
+    """
+    One Stripe account in one mode.
+
+    Attributes:
+        provider: `stripe`.
+        source: The configured name.
+        kinds: The kinds this source mirrors, by name.
+    """
+
+    provider = "stripe"
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        api_key: str,
+        webhook_secrets: Sequence[str],
+        kinds: Collection[str] | None,
+        budget: Budget,
+        tolerance: timedelta,
+        api_version: str,
+        clock: Callable[[], datetime],
+        api_base: str | None = None,
+        timeout: tuple[float, float] = (3.05, 20.0),
+    ) -> None:
+        """
+        Raise `ConfigError` for a kind or key that cannot be used; nothing is called yet.
+
+        *kinds* None means the core ones. *timeout* holds the seconds to connect and those until an answer is complete.
+        """
+        self.source = source
+        self._rows = _rows(source, kinds)
+        self.kinds: Mapping[str, Kind] = {name: row.kind for name, row in self._rows.items()}
+        if not re.fullmatch(r"[\x21-\x7e]+", api_key):
+            raise ConfigError(f"sources[{source}].api_key: empty, or holds a space, line break or non-ASCII character")
+        self._mode = _mode_of(api_key)
+        self._secrets, self._tolerance = tuple(webhook_secrets), tolerance
+        self._api_version, self._clock = api_version, clock
+        # At INFO and below the SDK logs every URL and body.
+        logging.getLogger("stripe").setLevel(logging.WARNING)
+        self._calls = Calls(
+            api_key=api_key, api_version=api_version, api_base=api_base, timeout=timeout, budget=budget, clock=clock
+        )
+
+    def __repr__(self) -> str:
+        """Name the source, and nothing secret."""
+        return f"Stripe({self.source!r})"
+
+    def close(self) -> None:
+        """Close the connections at rest; a later call opens new ones."""
+        self._calls.close()
+
+    def scopes(self) -> tuple[str, ...]:
+        """Return the scopes to sweep: only the account itself."""
+        return ("",)
+
+    def shape(self, kind: str) -> Mapping[str, object]:  # noqa: ARG002 - all kinds have one
+        """Return what the form of bodies depends on."""
+        return {"adapter": _VERSION, "api_version": self._api_version}
+
+    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+        """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
+        secret = vouched(
+            delivery.body,
+            delivery.headers.get("stripe-signature", ""),
+            self._secrets,
+            now=delivery.received_at,
+            tolerance=self._tolerance,
+        )
+        event, changed = _parsed(delivery.body)
+        skipped = self._why_skipped(event)
+        return (
+            Notification(
+                source=self.source,
+                event_id=_event_id(event),
+                event_type=events.type_of(event),
+                occurred_at=events.instant(event.get("created")),
+                payload=event,
+                raw=delivery.body if changed else None,
+                named=() if skipped else events.named(event, self._rows, self.source),
+                skipped=skipped,
+                secret=secret,
+            ),
+        )
+
+    def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:  # noqa: ARG002 - ids are enough
+        """Return the object as it is now, its sub-lists whole, or its absence with the proof."""
+        row = self._row(ref.kind)
+        until = monotonic() + _READ_WITHIN
+        for _ in range(_STARTS):
+            snapshot = self._head(row, ref)
+            if snapshot.body is None or not _is_cut(snapshot.body):
+                return snapshot
+            whole = self._walked(row, snapshot, until)
+            if whole is not None:
+                return whole
+        raise SourceUnavailable(f"{ref}: changed each time while its sub-lists were read")
+
+    def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
+        """
+        Yield hints from the events since *since*, inclusive, and where events tell too little, what was created since.
+
+        Raises `SourceRefused` where *since* is further back than `Kind.feed_history`: Stripe would silently show less.
+        """
+        row = self._row(kind)
+        if since < self._clock() - FEED_HISTORY:
+            raise SourceRefused(
+                f"{self.source}: events go {FEED_HISTORY.days} days back, not to {since:%Y-%m-%d}: crawl"
+            )
+        created = {"gte": int(since.timestamp() // 1)}
+        topics = tuple(row.topics)
+        for start in range(0, len(topics), _TYPES_A_CALL):
+            types = topics[start : start + _TYPES_A_CALL]
+            for page, _ in self._calls.pages("/v1/events", {"created": created, "types": list(types)}, account=scope):
+                yield Page(hints=tuple(hint for event in page for hint in self._hints(event, kind, scope)))
+        if row.recent:
+            yield from self._listed(row, scope, {"created": created})
+
+    def crawl(self, kind: str, scope: str) -> Iterator[Page]:
+        """Yield every object of *kind*; one whose sub-lists are cut short is a hint."""
+        yield from self._listed(self._row(kind), scope, {})
+
+    def identity(self, scope: str = "") -> str:
+        """Return the id of the account behind the key; raises `AccessLost` where the key is good for nothing here."""
+        try:
+            account = self._calls.get("/v1/account", account=scope)
+        except AccessLost as lost:
+            named = _ACCOUNT.search(str(lost))
+            if named is None:
+                raise AccessLost(
+                    f"{lost} (a restricted key needs to read Events, and Accounts where that is offered)"
+                ) from None
+            self._calls.get("/v1/events", {"limit": 1}, account=scope)
+            return named.group(1)
+        id_ = events.id_of(account.body)
+        if id_ is None:
+            raise SourceUnavailable(f"{self.source}: the account has no id")
+        return id_
+
+    def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
+        """Return *ref* as a snapshot event of our API version shows it, if whole; else None."""
+        body = content.find(payload, "/data/object")
+        if payload.get("api_version") != self._api_version or not isinstance(body, dict):
+            return None
+        same = events.kind_of(body) == ref.kind and body.get("id") == ref.id and events.scope_of(payload) == ref.scope
+        return body if same and body.get("deleted") is not True and not _is_cut(body) else None
+
+    def _row(self, kind: str) -> Row:
+        if kind not in self._rows:
+            raise SourceRefused(f"{self.source} does not mirror {kind}")
+        return self._rows[kind]
+
+    def _why_skipped(self, event: Body) -> str:
+        live = event.get("livemode")
+        if self._mode is None or not isinstance(live, bool) or live is (self._mode == "live"):
+            return ""
+        return f"an event of {'live' if live else 'test'} mode; the key of {self.source} is for {self._mode} mode"
+
+    def _head(self, row: Row, ref: ObjectRef) -> Snapshot:
+        """Return *ref* as one call shows it."""
+        try:
+            answered = self._calls.get(f"{row.path}/{quote(ref.id, safe='', errors='replace')}", account=ref.scope)
+        except Missing as missing:
+            return Snapshot(ref, None, None, self._clock(), Proof.NOT_FOUND, f"404 {missing}")
+        body = answered.body
+        if body.get("id") != ref.id or events.kind_of(body) != ref.kind:
+            raise SourceRefused(f"{ref}: the answer shows another object")
+        if body.get("deleted") is True:
+            return Snapshot(ref, None, None, answered.observed_at, Proof.STATED, "200 deleted: true")
+        return Snapshot(ref, body, events.stamp_of(row, body), answered.observed_at)
+
+    def _walked(self, row: Row, head: Snapshot, until: float) -> Snapshot | None:
+        """Return *head* with its sub-lists whole; None if it changed meanwhile."""
+        try:
+            body = self._completed(head.body, head.ref.scope, until)
+        except Missing:
+            return None
+        again = self._head(row, head.ref)
+        form = content.Form(volatile=row.kind.volatile, unordered=row.kind.unordered)
+        if again.body is None or head.body is None or form.digest(again.body) != form.digest(head.body):
+            return None
+        return Snapshot(head.ref, body, head.stamp, again.observed_at)
+
+    def _completed(self, node: JSON, account: str, until: float) -> JSON:
+        """Return *node* with every list in it that is cut short read to its end."""
+        if isinstance(node, list):
+            return [self._completed(each, account, until) for each in node]
+        if not isinstance(node, dict):
+            return node
+        if _is_cut_list(node):
+            pages = self._calls.pages(_own_url(node), {}, account=account, until=until)
+            node = {**node, "data": [each for page, _ in pages for each in page], "has_more": False}
+        return {key: self._completed(value, account, until) for key, value in node.items()}
+
+    def _hints(self, event: Body, kind: str, scope: str) -> Iterator[Hint]:
+        only = {kind: self._rows[kind]}
+        for named in events.named(event, only, self.source):
+            ref = ObjectRef(self.source, scope, kind, named.ref.id)
+            changed_at = events.instant(event.get("created"))
+            yield Hint(ref, events.id_of(event), events.type_of(event), changed_at, named.stamp)
+
+    def _listed(self, row: Row, scope: str, parameters: Mapping[str, object]) -> Iterator[Page]:
+        for wanted in row.passes:
+            for page, observed_at in self._calls.pages(row.path, {**wanted, **parameters}, account=scope):
+                yield self._page(row, scope, page, observed_at)
+
+    def _page(self, row: Row, scope: str, listed: Sequence[Body], observed_at: datetime) -> Page:
+        snapshots: list[Snapshot] = []
+        hints: list[Hint] = []
+        for body in listed:
+            id_ = events.id_of(body)
+            if id_ is None or events.kind_of(body) != row.kind.name:
+                raise SourceUnavailable(f"{self.source}: the list of {row.kind.name} shows something else")
+            ref = ObjectRef(self.source, scope, row.kind.name, id_)
+            if body.get("deleted") is True or _is_cut(body):
+                hints.append(Hint(ref, stamp=events.stamp_of(row, body)))
+            else:
+                snapshots.append(Snapshot(ref, body, events.stamp_of(row, body), observed_at))
+        return Page(tuple(snapshots), tuple(hints))
+
+
+def _rows(source: str, kinds: Collection[str] | None) -> Mapping[str, Row]:
+    wanted = [name for name, row in KINDS.items() if row.kind.core] if kinds is None else kinds
+    unknown = sorted(set(wanted) - set(KINDS))
+    if unknown:
+        raise ConfigError(f"sources[{source}].kinds: no such kind: {', '.join(unknown)}; known: {', '.join(KINDS)}")
+    return {name: row for name, row in KINDS.items() if name in wanted}
+
+
+def _mode_of(api_key: str) -> str | None:
+    mode = re.match(r"[a-z]+_(?:org_)?(live|test)_", api_key)
+    return mode.group(1) if mode else None
+
+
+def _parsed(raw: bytes) -> tuple[Body, bool]:
+    try:
+        event, changed = content.clean(content.parse(raw))
+    except ValueError as error:
+        raise DeliveryMalformed("the body is not JSON") from error
+    if not isinstance(event, dict):
+        raise DeliveryMalformed("the body is not a JSON object")
+    return event, changed
+
+
+def _event_id(event: Body) -> str:
+    id_ = event.get("id")
+    if not isinstance(id_, str) or not 0 < len(id_) <= events.LONGEST_ID:
+        raise DeliveryMalformed("the body names no event id")
+    return id_
+
+
+def _is_cut(node: JSON) -> bool:
+    """Say whether a list anywhere in *node* goes on elsewhere."""
+    if isinstance(node, list):
+        return any(map(_is_cut, node))
+    return isinstance(node, dict) and (_is_cut_list(node) or any(map(_is_cut, node.values())))
+
+
+def _is_cut_list(node: Body) -> bool:
+    return node.get("object") == "list" and node.get("has_more") is True
+
+
+def _own_url(cut: Body) -> str:
+    url = cut.get("url")
+    # The url comes from a body: it must not lead the key to another host.
+    if not isinstance(url, str) or not url.startswith("/v1/") or urlsplit(url).netloc:
+        raise SourceRefused("a list that is cut short does not say where it goes on")
+    return url
