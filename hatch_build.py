@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-if TYPE_CHECKING:
-    Hook = BuildHookInterface[Any]
-else:
-    Hook = BuildHookInterface
-
-
-class Shipped(Hook):
+class Shipped(BuildHookInterface[Any]):
     """Maps each folder to its place in the wheel (reconciler.resources finds it there)."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
