@@ -72,6 +72,7 @@ CREATE TABLE refetches (
     attempts      int         NOT NULL DEFAULT 0,
     last_error    text,
     dead_at       timestamptz,
+    verdict       text,
     PRIMARY KEY (source, scope, kind, id),
     CONSTRAINT refetches_reason CHECK (reason IN ('webhook', 'sweep', 'trigger', 'replay', 'tie', 'reread', 'hand_edit'))
 );

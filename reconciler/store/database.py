@@ -81,7 +81,9 @@ def connect(url: str, *, schema: str, connections: int) -> Database:
         message = "database.url: not a URL; write postgresql://USER@HOST:PORT/NAME"
         raise ConfigError(message) from None
     if parsed.get_backend_name() != "postgresql":
-        message = f"database.url: {parsed.get_backend_name()!r} is not PostgreSQL; write postgresql://USER@HOST:PORT/NAME"
+        message = (
+            f"database.url: {parsed.get_backend_name()!r} is not PostgreSQL; write postgresql://USER@HOST:PORT/NAME"
+        )
         raise ConfigError(message)
     engine = sqlalchemy.create_engine(
         parsed.set(drivername="postgresql+psycopg"),

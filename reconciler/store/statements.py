@@ -49,3 +49,8 @@ def rows(connection: Connection, name: str, parameters: Mapping[str, Any] | None
 def row(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
     """Execute statement *name* and return its first row, or None."""
     return connection.exec_driver_sql(statements()[name], dict(parameters or {})).first()
+
+
+def one(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> Row[Any]:
+    """Execute statement *name*, which always has a row, and return it."""
+    return connection.exec_driver_sql(statements()[name], dict(parameters or {})).one()

@@ -1,0 +1,296 @@
+"""
+The inbox: notifications stored once, and what became of each.
+
+An event is *open* until every object it names has been read as far as the event waits for; it is closed in the
+transaction that applied the last of those reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reconciler import content
+from reconciler.model import ObjectRef, Reason, Verdict, Via
+from reconciler.store import refetches, statements
+from reconciler.store.refetches import Want
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Row
+
+    from reconciler.model import Body, Named, Notification
+    from reconciler.store.refetches import Leased
+
+_WAITS_FOR_NOTHING = 0
+_REDONE = frozenset({None, "dead", "ignored"})
+"""Outcomes whose repeat is looked at again; a repeat of any other is counted and answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A notification with what its delivery was: headers without signatures, our time of receipt."""
+
+    notification: Notification
+    headers: Mapping[str, str]
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """
+    What recording one arrival came to.
+
+    Attributes:
+        duplicate: The event had been stored before.
+        declined: Objects whose row is already newer than the notification: on record, not read.
+    """
+
+    source: str
+    event_id: str
+    duplicate: bool
+    ignored: bool
+    declined: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEvent:
+    """An event that a read may close, locked by this transaction."""
+
+    event_id: str
+    occurred_at: datetime | None
+    received_at: datetime
+    stamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """An event closed in this transaction, and when it was received."""
+
+    event_id: str
+    received_at: datetime
+
+
+def record(connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Receipt]:
+    """
+    Store each arrival's event once and want what it names; return a receipt for each, in order.
+
+    Repeats are told apart in a second statement, which sees what racing copies wrote. A repeat of an event that is
+    open or dead wants its objects again, one of an ignored event is mapped anew, one of any other is only counted. A
+    stamped object whose living row is strictly newer than the notification is declined on record and not wanted.
+    """
+    first = {_key(each): each for each in reversed(arrivals)}
+    new = _insert(connection, list(first.values()))
+    repeats = Counter(_key(each) for each in arrivals)
+    repeats.subtract(new)
+    stood = _count(connection, {key: first[key] for key in first if repeats[key] > 0}, repeats)
+    looked_at = [each for key, each in first.items() if key in new or stood.get(key, "done") in _REDONE]
+    declined = _name(connection, looked_at, now=now)
+    receipts: list[Receipt] = []
+    unseen = set(new)
+    for each in arrivals:
+        key = _key(each)
+        duplicate = key not in unseen
+        unseen.discard(key)
+        ignored = not each.notification.named or bool(each.notification.skipped)
+        receipts.append(Receipt(*key, duplicate=duplicate, ignored=ignored, declined=declined.get(key, ())))
+    return receipts
+
+
+def lock(connection: Connection, leased: Leased) -> list[OpenEvent]:
+    """Lock the events that the leased read may close, in key order: before objects, before refetches."""
+    found = statements.rows(connection, "lock_events", refetches.key(leased.ref) | {"wanted": leased.wanted})
+    return [OpenEvent(row.event_id, row.occurred_at, row.received_at, row.stamp) for row in found]
+
+
+def payloads(connection: Connection, source: str, event_ids: Sequence[str]) -> dict[str, Body]:
+    """Return the stored payloads of these events."""
+    found = statements.rows(connection, "event_payloads", {"source": source, "event_ids": list(event_ids)})
+    return {row.event_id: content.parse(row.payload) for row in found}
+
+
+def defer(connection: Connection, ref: ObjectRef, event_ids: Sequence[str], *, wanted: int) -> None:
+    """Let these locked events wait for the reread of *ref* with this number."""
+    if event_ids:
+        parameters = refetches.key(ref) | {"event_ids": list(event_ids), "wanted": wanted}
+        statements.run(connection, "defer_events", parameters)
+
+
+def close(
+    connection: Connection, source: str, event_ids: Sequence[str], *, now: datetime, ahead: Iterable[str] = ()
+) -> list[Closed]:
+    """
+    Close those of these locked events whose objects are all read; *ahead* promised a state that never showed.
+
+    Call it after the refetches are settled: it counts what they say now.
+    """
+    if not event_ids:
+        return []
+    parameters = {"source": source, "event_ids": list(event_ids), "ahead": list(ahead), "now": now}
+    return [Closed(row.event_id, row.received_at) for row in statements.rows(connection, "close_events", parameters)]
+
+
+def kill(connection: Connection, source: str, event_ids: Sequence[str], *, because: str, now: datetime) -> None:
+    """Give these locked events up: an object they name is a dead letter."""
+    if event_ids:
+        parameters = {"source": source, "event_ids": list(event_ids), "because": because, "now": now}
+        statements.run(connection, "kill_events", parameters)
+
+
+def replay(
+    connection: Connection,
+    *,
+    event_ids: Sequence[str] | None = None,
+    source: str | None = None,
+    state: str | None = None,
+    since: datetime | None = None,
+    now: datetime | None = None,
+) -> int:
+    """Open the chosen events again and want what they name; return how many objects are wanted."""
+    chosen = statements.rows(
+        connection,
+        "events_to_replay",
+        {"event_ids": None if event_ids is None else list(event_ids), "source": source, "state": state, "since": since},
+    )
+    events = {"source": [row.source for row in chosen], "event_id": [row.event_id for row in chosen]}
+    named = statements.rows(connection, "named_objects", events)
+    if not named:
+        return 0
+    with_objects = {(row.source, row.event_id) for row in named}
+    keys = {"source": [key[0] for key in with_objects], "event_id": [key[1] for key in with_objects]}
+    statements.run(connection, "reopen_events", keys)
+    wanted = refetches.want(connection, [Want(_ref(row), Reason.REPLAY) for row in named], now=now)
+    _wait(connection, [(row.source, row.event_id, _ref(row), wanted[_ref(row)], row.stamp) for row in named])
+    return len(wanted)
+
+
+def _key(arrival: Arrival) -> tuple[str, str]:
+    return arrival.notification.source, arrival.notification.event_id
+
+
+def _ref(row: Row[Any]) -> ObjectRef:
+    return ObjectRef(row.source, row.scope, row.kind, row.id)
+
+
+def _outcome(notification: Notification) -> str | None:
+    if notification.skipped:
+        return "skipped"
+    return None if notification.named else "ignored"
+
+
+def _insert(connection: Connection, arrivals: Sequence[Arrival]) -> set[tuple[str, str]]:
+    told = [each.notification for each in arrivals]
+    parameters = {
+        "source": [each.source for each in told],
+        "event_id": [each.event_id for each in told],
+        "event_type": [each.event_type for each in told],
+        "payload": [content.dumps(each.payload) for each in told],
+        "headers": [content.dumps(content.clean(dict(each.headers))[0]) for each in arrivals],
+        "raw": [each.raw for each in told],
+        "occurred_at": [each.occurred_at for each in told],
+        "received_at": [each.received_at for each in arrivals],
+        "outcome": [_outcome(each) for each in told],
+        "secret": [each.secret for each in told],
+    }
+    return {(row.source, row.event_id) for row in statements.rows(connection, "insert_events", parameters)}
+
+
+def _count(
+    connection: Connection, repeated: Mapping[tuple[str, str], Arrival], repeats: Counter[tuple[str, str]]
+) -> dict[tuple[str, str], str | None]:
+    """Count the repeats and return how each event stood before."""
+    if not repeated:
+        return {}
+    events = {"source": [key[0] for key in repeated], "event_id": [key[1] for key in repeated]}
+    stood = {(row.source, row.event_id): row.outcome for row in statements.rows(connection, "lock_repeats", events)}
+    outcomes = [
+        _outcome(each.notification) if stood.get(key, "done") in _REDONE else stood[key]
+        for key, each in repeated.items()
+    ]
+    parameters = events | {
+        "repeats": [repeats[key] for key in repeated],
+        "received_at": [each.received_at for each in repeated.values()],
+        "outcome": outcomes,
+    }
+    statements.run(connection, "count_repeats", parameters)
+    return stood
+
+
+def _name(
+    connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None
+) -> dict[tuple[str, str], tuple[ObjectRef, ...]]:
+    """Want what the arrivals name, except what is older than our row; return those exceptions by event."""
+    named = [
+        (_key(each), each.notification.occurred_at, about)
+        for each in arrivals
+        if not each.notification.skipped
+        for about in each.notification.named
+    ]
+    if not named:
+        return {}
+    older = _older(connection, named, now=now)
+    fresh = [Want(about.ref, Reason.WEBHOOK, about.locator) for key, _, about in named if (key, about.ref) not in older]
+    wanted = refetches.want(connection, fresh, now=now)
+    waits = [
+        (*key, about.ref, _WAITS_FOR_NOTHING if (key, about.ref) in older else wanted[about.ref], about.stamp)
+        for key, _, about in named
+    ]
+    _wait(connection, waits)
+    declined: dict[tuple[str, str], tuple[ObjectRef, ...]] = {}
+    for key, ref in older:
+        declined[key] = (*declined.get(key, ()), ref)
+    for source in {source for source, _ in declined}:
+        moment = _now(connection, now)
+        close(connection, source, [event_id for owner, event_id in declined if owner == source], now=moment)
+    return declined
+
+
+def _older(
+    connection: Connection,
+    named: Sequence[tuple[tuple[str, str], datetime | None, Named]],
+    *,
+    now: datetime | None,
+) -> set[tuple[tuple[str, str], ObjectRef]]:
+    """Put on record, and return, which named objects our rows have already gone beyond."""
+    stamped = [(key, about) for key, _, about in named if about.stamp is not None]
+    if not stamped:
+        return set()
+    parameters = refetches.keys(about.ref for _, about in stamped) | {
+        "event_id": [key[1] for key, _ in stamped],
+        "stamp": [about.stamp for _, about in stamped],
+    }
+    newer = statements.rows(connection, "newer_rows", parameters)
+    if newer:
+        declined = refetches.keys(_ref(row) for row in newer) | {
+            "verdict": [str(Verdict.DECLINED)] * len(newer),
+            "because": ["the notification is older than our row"] * len(newer),
+            "incoming_source_updated_at": [row.stamp for row in newer],
+            "stored_source_updated_at": [row.source_updated_at for row in newer],
+            "incoming_read_from": [None] * len(newer),
+            "incoming_read_until": [None] * len(newer),
+            "stored_read_from": [row.read_from for row in newer],
+            "stored_read_until": [row.read_until for row in newer],
+            "event_id": [row.event_id for row in newer],
+            "via": str(Via.PAYLOAD),
+            "run_id": None,
+            "now": _now(connection, now),
+        }
+        statements.run(connection, "insert_declined", declined)
+    return {((row.source, row.event_id), _ref(row)) for row in newer}
+
+
+def _wait(connection: Connection, waits: Sequence[tuple[str, str, ObjectRef, int, datetime | None]]) -> None:
+    parameters = refetches.keys(ref for _, _, ref, _, _ in waits) | {
+        "event_id": [event_id for _, event_id, _, _, _ in waits],
+        "wanted": [wanted for _, _, _, wanted, _ in waits],
+        "stamp": [stamp for _, _, _, _, stamp in waits],
+    }
+    statements.run(connection, "insert_event_objects", parameters)
+
+
+def _now(connection: Connection, now: datetime | None) -> datetime:
+    found = statements.one(connection, "clock", {"now": now})
+    return found.now  # type: ignore[no-any-return]
