@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import simplejson
@@ -40,7 +40,7 @@ def parse(raw: bytes | str) -> JSON:
     """
     text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
     try:
-        return simplejson.loads(text, parse_float=Decimal, parse_int=_integer, parse_constant=_refuse)
+        return simplejson.loads(text, parse_float=_decimal, parse_int=_integer, parse_constant=_refuse)
     except RecursionError:
         message = "nested too deep"
         raise ValueError(message) from None
@@ -62,6 +62,9 @@ def clean(tree: JSON) -> tuple[JSON, bool]:
 
     def text(value: str) -> str:
         nonlocal changed
+        if isinstance(value, _Unheld):
+            changed = True
+            return str(value)
         if _UNSTORABLE.search(value) is None:
             return value
         changed = True
@@ -80,7 +83,7 @@ def clean(tree: JSON) -> tuple[JSON, bool]:
             return node
         if depth == MAX_DEPTH:
             changed = True
-            return text(dumps(node))
+            return text(_written(node))
         if isinstance(node, list):
             return [visit(each, depth + 1) for each in node]
         kept: dict[str, JSON] = {}
@@ -174,6 +177,44 @@ def find(tree: JSON, pointer: str) -> JSON:
 
 def _integer(text: str) -> int | Decimal:
     return int(text) if len(text) <= _LONG_INTEGER else Decimal(text)
+
+
+class _Unheld(str):
+    """A number whose exponent even Decimal cannot hold, as its text."""
+
+    __slots__ = ()
+
+
+def _decimal(text: str) -> Decimal | str:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return _Unheld(text)
+
+
+def _written(tree: JSON) -> str:
+    """Write a tree of any depth as `dumps` would, whose stack is finite."""
+    written: list[str] = []
+    todo: list[JSON] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, tuple):  # text that is written already: JSON has no tuples
+            written.extend(node)
+        elif isinstance(node, dict):
+            todo.append(("}",))
+            for place, (key, value) in reversed(tuple(enumerate(node.items()))):
+                todo += [value, ("{" if place == 0 else ",", dumps(key), ":")]
+            if not node:
+                written.append("{")
+        elif isinstance(node, list):
+            todo.append(("]",))
+            for place, value in reversed(tuple(enumerate(node))):
+                todo += [value, ("[" if place == 0 else ",",)]
+            if not node:
+                written.append("[")
+        else:
+            written.append(dumps(node))
+    return "".join(written)
 
 
 def _refuse(name: str) -> JSON:
