@@ -50,7 +50,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
@@ -190,13 +190,15 @@ class Stripe:
         """Return the object as it is now, its sub-lists whole, or its absence with the proof."""
         row = self._row(ref.kind)
         until = monotonic() + _READ_WITHIN
+        head = self._head(row, ref)
         for _ in range(_STARTS):
-            snapshot = self._head(row, ref)
-            if snapshot.body is None or not _is_cut(snapshot.body):
-                return snapshot
-            whole = self._walked(row, snapshot, until)
-            if whole is not None:
-                return whole
+            if head.body is None or not _is_cut(head.body):
+                return head
+            body = self._completed(head.body, ref.scope, until)
+            again = self._head(row, ref)
+            if body is not None and _same(row, head, again):
+                return replace(again, body=body)
+            head = again
         raise SourceUnavailable(f"{ref}: changed each time while its sub-lists were read")
 
     def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
@@ -264,7 +266,9 @@ class Stripe:
         try:
             answered = self._calls.get(f"{row.path}/{quote(ref.id, safe='', errors='replace')}", account=ref.scope)
         except Missing as missing:
-            return Snapshot(ref, None, None, self._clock(), Proof.NOT_FOUND, f"404 {missing}")
+            if missing.parameter:
+                raise
+            return Snapshot(ref, None, None, missing.observed_at, Proof.NOT_FOUND, "404 resource_missing")
         body = answered.body
         if body.get("id") != ref.id or events.kind_of(body) != ref.kind:
             raise SourceRefused(f"{ref}: the answer shows another object")
@@ -272,28 +276,24 @@ class Stripe:
             return Snapshot(ref, None, None, answered.observed_at, Proof.STATED, "200 deleted: true")
         return Snapshot(ref, body, events.stamp_of(row, body), answered.observed_at)
 
-    def _walked(self, row: Row, head: Snapshot, until: float) -> Snapshot | None:
-        """Return *head* with its sub-lists whole; None if it changed meanwhile."""
+    def _completed(self, body: Body, account: str, until: float) -> Body | None:
+        """Return *body* with every list in it read to its end; None if one vanished meanwhile."""
+
+        def whole(node: JSON) -> JSON:
+            if isinstance(node, list):
+                return [whole(each) for each in node]
+            if not isinstance(node, dict):
+                return node
+            if _is_cut_list(node):
+                pages = self._calls.pages(_own_url(node), {}, account=account, until=until)
+                node = {**node, "data": [each for page, _ in pages for each in page], "has_more": False}
+            return {key: whole(value) for key, value in node.items()}
+
         try:
-            body = self._completed(head.body, head.ref.scope, until)
+            completed: Body = whole(body)
         except Missing:
             return None
-        again = self._head(row, head.ref)
-        form = content.Form(volatile=row.kind.volatile, unordered=row.kind.unordered)
-        if again.body is None or head.body is None or form.digest(again.body) != form.digest(head.body):
-            return None
-        return Snapshot(head.ref, body, head.stamp, again.observed_at)
-
-    def _completed(self, node: JSON, account: str, until: float) -> JSON:
-        """Return *node* with every list in it that is cut short read to its end."""
-        if isinstance(node, list):
-            return [self._completed(each, account, until) for each in node]
-        if not isinstance(node, dict):
-            return node
-        if _is_cut_list(node):
-            pages = self._calls.pages(_own_url(node), {}, account=account, until=until)
-            node = {**node, "data": [each for page, _ in pages for each in page], "has_more": False}
-        return {key: self._completed(value, account, until) for key, value in node.items()}
+        return completed
 
     def _hints(self, event: Body, kind: str, scope: str) -> Iterator[Hint]:
         only = {kind: self._rows[kind]}
@@ -322,6 +322,12 @@ class Stripe:
         return Page(tuple(snapshots), tuple(hints))
 
 
+def _same(row: Row, head: Snapshot, again: Snapshot) -> bool:
+    """Say whether two reads of one head show the same."""
+    form = content.Form(volatile=row.kind.volatile, unordered=row.kind.unordered)
+    return head.body is not None and again.body is not None and form.digest(head.body) == form.digest(again.body)
+
+
 def _rows(source: str, kinds: Collection[str] | None) -> Mapping[str, Row]:
     wanted = [name for name, row in KINDS.items() if row.kind.core] if kinds is None else kinds
     unknown = sorted(set(wanted) - set(KINDS))
@@ -338,7 +344,7 @@ def _mode_of(api_key: str) -> str | None:
 def _parsed(raw: bytes) -> tuple[Body, bool]:
     try:
         event, changed = content.clean(content.parse(raw))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DeliveryMalformed("the body is not JSON") from error
     if not isinstance(event, dict):
         raise DeliveryMalformed("the body is not a JSON object")
@@ -352,11 +358,18 @@ def _event_id(event: Body) -> str:
     return id_
 
 
-def _is_cut(node: JSON) -> bool:
-    """Say whether a list anywhere in *node* goes on elsewhere."""
-    if isinstance(node, list):
-        return any(map(_is_cut, node))
-    return isinstance(node, dict) and (_is_cut_list(node) or any(map(_is_cut, node.values())))
+def _is_cut(body: Body) -> bool:
+    """Say whether a list anywhere in *body* goes on elsewhere."""
+    todo: list[JSON] = [body]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict):
+            if _is_cut_list(node):
+                return True
+            todo.extend(node.values())
+        elif isinstance(node, list):
+            todo.extend(node)
+    return False
 
 
 def _is_cut_list(node: Body) -> bool:

@@ -55,11 +55,13 @@ class Missing(SourceRefused):
 
     Attributes:
         parameter: The parameter that named it; empty for the path.
+        observed_at: The `Date` of the answer.
     """
 
-    def __init__(self, message: str, *, parameter: str) -> None:
+    def __init__(self, message: str, *, parameter: str, observed_at: datetime) -> None:
         super().__init__(message)
         self.parameter = parameter
+        self.observed_at = observed_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class Calls:
         if answer.status in _LATER or answer.status >= 500:
             return SourceUnavailable(said, retry_after=retry_after)
         if answer.status in _MISSING and code == "resource_missing":
-            return Missing(said, parameter=_parameter(answer.status, error))
+            return Missing(said, parameter=_parameter(answer.status, error), observed_at=_date(answer) or self.now())
         return SourceRefused(said)
 
     def _busy(self, operation: str, said: str, *, reason: str, retry_after: float | None) -> SourceBusy:
