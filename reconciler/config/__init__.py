@@ -1,4 +1,4 @@
-"""The configuration: a TOML file, `conf.d` beside it, the environment over both; all faults at once, no secrets in it."""
+"""The configuration: a TOML file, `conf.d` beside it, the environment over both; all faults at once."""
 
 from reconciler.config.reading import load
 from reconciler.config.settings import (

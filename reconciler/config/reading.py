@@ -98,11 +98,11 @@ class Reading:
         )
 
     def _source(self, layer: Layer, defaults: Mapping[str, Layer]) -> Source | None:
-        provider = PROVIDERS.get(str(layer.tree.get("provider")))
+        name = str(layer.tree.get("provider", ""))
+        provider = PROVIDERS.get(name)
         if provider is None:
-            self._fault(layer.label("provider"), f"names no provider; write one of {', '.join(PROVIDERS)}")
+            self._fault(layer.label("provider"), f"{name!r} names no provider; {_one_of(name, PROVIDERS)}")
             return None
-        name = layer.tree["provider"]
         if not provider.mirrored:
             able = ", ".join(name for name, row in PROVIDERS.items() if row.mirrored)
             self._fault(
@@ -130,7 +130,7 @@ class Reading:
                 layer.label("sources"), "needs a provider beside it or names in it, not both; set one of the two"
             )
         if endpoint.provider and endpoint.provider not in PROVIDERS:
-            self._fault(layer.label("provider"), f"names no provider; write one of {', '.join(PROVIDERS)}")
+            self._fault(layer.label("provider"), f"names no provider; {_one_of(endpoint.provider, PROVIDERS)}")
         named = [str(entry.get("name")) for _, entry in written.lists["sources"]]
         for source in endpoint.sources:
             if source not in named:
@@ -179,8 +179,8 @@ class Reading:
                 into[name] = declared.default
             else:
                 self._fault(layers[0].label(name), "is missing; it must be set")
-        if len(self.faults) == before:
-            self._check(cls, into, layers[0])
+        for name, sentence in _CHECKS.get(cls, _nothing)(into):
+            self._fault(layers[0].label(name), sentence)
         return cls(**into) if len(self.faults) == before else None
 
     def _value(self, declared: Field[Any], layer: Layer) -> object:
@@ -209,15 +209,6 @@ class Reading:
         self._only(layer, keys(cls))
         return self._built(cls, layer)
 
-    def _check(self, cls: Callable[..., object], into: Mapping[str, Any], layer: Layer) -> None:
-        """Add the faults that no single key shows."""
-        if cls is DrainSettings and into["lease"] <= CALL_TIMEOUT:
-            limit = times.spell(CALL_TIMEOUT)
-            self._fault(
-                layer.label("lease"),
-                f"{times.spell(into['lease'])} does not exceed the {limit} one call may take; make it longer",
-            )
-
     def _only(self, layer: Layer, known: Iterable[str]) -> None:
         """Add a fault for each key of *layer* that is not *known*."""
         for name in layer.tree.keys() - set(known):
@@ -241,6 +232,29 @@ def state_directory(environment: Mapping[str, str], *, root: bool) -> Path:
     return (
         Path("/var/lib/reconciler") if root else Path(environment.get("HOME") or Path.home(), ".local/state/reconciler")
     )
+
+
+def _lease(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    lease, limit = into.get("lease"), times.spell(CALL_TIMEOUT)
+    if lease is not None and lease <= CALL_TIMEOUT:
+        yield "lease", f"{times.spell(lease)} does not exceed the {limit} that one call may take; make it longer"
+
+
+def _listeners(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    web, admin = into.get("web"), into.get("admin")
+    if web and admin and web.listen == admin.listen and web.listen.port:
+        yield "admin.listen", f"{admin.listen} is where the public listener is; give one of them another port"
+
+
+def _nothing(_: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return iter(())
+
+
+# What no single key shows: the faults of a table, each with the key to name.
+_CHECKS: Mapping[Callable[..., object], Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]] = {
+    DrainSettings: _lease,
+    Settings: _listeners,
+}
 
 
 def _layers(kind: str, written: Written) -> Iterator[Layer]:

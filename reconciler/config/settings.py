@@ -281,8 +281,10 @@ class Settings:
     files: tuple[Path, ...] = ()
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the text of every secret, so that the log can be told what never to show."""
-        return tuple(dict.fromkeys(secret.reveal() for secret in _secrets_in(self)))
+        """Return the text of every secret, and the passwords inside URLs, so that the log knows what never to show."""
+        found = [secret for secret in _secrets_in(self) if not secret.written_down]
+        passwords = (values.password(secret.reveal()) for secret in found)
+        return tuple(dict.fromkeys(text for text in (*(secret.reveal() for secret in found), *passwords) if text))
 
 
 def keys(cls: Callable[..., object]) -> dict[str, Field[Any]]:

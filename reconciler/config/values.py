@@ -51,6 +51,11 @@ class Secret:
         self._text = text
         self.reference = reference
 
+    @property
+    def written_down(self) -> bool:
+        """Whether it stands in the configuration as it is: a URL without a password."""
+        return self._text == self.reference
+
     def reveal(self) -> str:
         """Return the text itself, for the one call that needs it."""
         return self._text
@@ -155,7 +160,7 @@ def whole(least: int) -> Callable[[Given], int]:
     def read(given: Given) -> int:
         plain = given.plain()
         if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
-            raise ValueError(f"{plain!r} is no whole number from {least} up")
+            raise ValueError(f"{plain!r} is no whole number from {least} up; write one, without quotes")
         return plain
 
     return read
@@ -165,7 +170,7 @@ def rate(given: Given) -> float:
     """Read a number above zero."""
     plain = given.plain()
     if isinstance(plain, bool) or not isinstance(plain, int | float) or not 0 < plain < float("inf"):
-        raise ValueError(f"{plain!r} is no number above 0")
+        raise ValueError(f"{plain!r} is no number above 0; write one, without quotes")
     return float(plain)
 
 
@@ -308,11 +313,25 @@ def database_url(given: Given) -> Secret:
         url = secret(given)
     else:
         url = Secret(written.strip(), reference=written.strip())
-        if _has_password(url.reveal()):
+        if _may_hold_password(url.reveal()):
             raise ValueError(f"a URL with a password is a secret; keep it elsewhere and name the place: {_WAYS}")
-    if _split(url.reveal()).scheme not in {"postgresql", "postgres"}:
+    if _split(url.reveal()).scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
         raise ValueError("is no PostgreSQL URL; write one like postgresql://user@host:5432/database")
     return url
+
+
+def password(url: str) -> str | None:
+    """Return the password inside *url* as it is written there; None where there is none, or it is no URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts.password or dict(parse_qsl(parts.query)).get("password")
+
+
+def _may_hold_password(url: str) -> bool:
+    user = url.partition("://")[2].rpartition("@")[0]
+    return ":" in user or any(key.lower().endswith("password") for key, _ in parse_qsl(urlsplit(url).query))
 
 
 def _matching(pattern: re.Pattern[str], given: Given, otherwise: str) -> str:
@@ -328,11 +347,6 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         raise ValueError("is no URL; check its host and port") from None
     return parts
-
-
-def _has_password(url: str) -> bool:
-    parts = _split(url)
-    return parts.password is not None or any(key.lower() == "password" for key, _ in parse_qsl(parts.query))
 
 
 def _pointer(given: Given) -> str:
