@@ -1,0 +1,270 @@
+"""Stripe's API as far as a mirror reads it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from starlette.routing import Route
+
+from adapters.sandbox.stripe import bodies
+from adapters.sandbox.stripe.answers import denied, missing, success
+from adapters.sandbox.stripe.kinds import KINDS
+from adapters.sandbox.stripe.ledger import EVENT
+from adapters.sandbox.stripe.listing import PAGING, event_filter, filters, known, page, part
+from adapters.sandbox.stripe.query import Denied, parameters, text, texts
+from adapters.sandbox.stripe.shapes import SHOWN_PARTS, as_shown, is_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from adapters.sandbox.deliveries import Endpoint
+    from adapters.sandbox.front import Asked, Front
+    from adapters.sandbox.machinery import Machinery
+    from adapters.sandbox.stripe.access import Access, Visit
+    from adapters.sandbox.stripe.kinds import Kind
+    from adapters.sandbox.stripe.ledger import Ledger
+    from adapters.sandbox.stripe.query import Parameters
+    from adapters.sandbox.world import Body
+
+HISTORY = 30 * 24 * 3600
+"""Seconds that events stay listed."""
+
+FOUNDED = 1_600_000_000
+"""When the accounts were created."""
+
+
+class Api:
+    """Answers the read calls of Stripe's API from what is in the ledger."""
+
+    def __init__(self, machinery: Machinery, ledger: Ledger, access: Access, *, api_version: str) -> None:
+        self._machinery = machinery
+        self._world = machinery.world
+        self._ledger = ledger
+        self._access = access
+        self._api_version = api_version
+
+    def routes(self, front: Front) -> list[Route]:
+        """Return a route for each operation, and one that refuses all others."""
+        answers: dict[str, Callable[[Asked, Visit], Body]] = {
+            "GET /v1/account": self._account,
+            "GET /v1/accounts": self._accounts,
+            "GET /v1/accounts/{id}": self._account_by_id,
+            "GET /v1/events": self._events,
+            "GET /v1/events/{id}": self._event,
+            "GET /v1/webhook_endpoints": self._webhook_endpoints,
+            "GET /v1/webhook_endpoints/{id}": self._webhook_endpoint,
+            "GET /v1/subscription_items": self._subscription_items,
+            "GET /v1/invoices/{id}/lines": self._invoice_lines,
+            "GET /v1/charges/{id}/refunds": self._charge_refunds,
+        }
+        for name, kind in KINDS.items():
+            answers[f"GET /v1/{kind.plural}"] = partial(self._list, name, kind)
+            answers[f"GET /v1/{kind.plural}/{{id}}"] = partial(self._retrieve, name, kind)
+        routes = [front.route(operation, partial(self._answer, act)) for operation, act in answers.items()]
+        return [*routes, self._unknown(front)]
+
+    def _answer(self, act: Callable[[Asked, Visit], Body], asked: Asked) -> Response:
+        try:
+            self._version(asked)
+            visit = self._access.visit(asked.request)
+            with self._world.lock:
+                return success(act(asked, visit))
+        except Denied as refusal:
+            return denied(refusal)
+
+    def _unknown(self, front: Front) -> Route:
+        def refuse(asked: Asked) -> Response:
+            path, method = asked.request.url.path, asked.request.method
+            return denied(Denied(404, f"Unrecognized request URL ({method}: {path})."))
+
+        async def endpoint(request: Request) -> Response:
+            return await front.answer(request, f"{request.method} unknown", refuse)
+
+        return Route("/{path:path}", endpoint, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+
+    def _account(self, asked: Asked, visit: Visit) -> Body:
+        _read(asked, {"expand"})
+        visit.may_read("account", "rak_accounts_kyc_basic_read")
+        return bodies.account(visit.account, created=FOUNDED)
+
+    def _account_by_id(self, asked: Asked, visit: Visit) -> Body:
+        id_ = _id(asked)
+        visit.may_read("account", "rak_accounts_kyc_basic_read")
+        if id_ == visit.account or (id_ in self._ledger.scopes and not visit.scope):
+            return bodies.account(id_, created=FOUNDED)
+        message = f"The provided key does not have access to account '{id_}' (or that account does not exist)."
+        raise Denied(403, message, code="account_invalid")
+
+    def _accounts(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING)
+        visit.may_read("account", "rak_accounts_kyc_basic_read")
+        connected = sorted(self._ledger.scopes - {""}) if not visit.scope else []
+        found = [bodies.account(id_, created=FOUNDED) for id_ in connected]
+        return _listed("/v1/accounts", *part(found, read, kind="account"))
+
+    def _retrieve(self, name: str, kind: Kind, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, {"expand"})
+        visit.may_read(name, kind.permission)
+        timeline = self._world.find(visit.scope, name, _id(asked))
+        version = timeline.seen(asked.at) if timeline is not None else None
+        if version is None or (version.body is None and not kind.stub):
+            raise missing(name, _id(asked))
+        if version.body is None:
+            return {"id": _id(asked), "object": name, "deleted": True}
+        return self._shown(version.body, asked, visit, expand=texts(read, "expand"))
+
+    def _list(self, name: str, kind: Kind, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, known(name, kind))
+        visit.may_read(name, kind.permission)
+        found, more = page(self._world.shelf(visit.scope, name), read, at=asked.at, keep=filters(name, kind, read))
+        expand = [_under_data(path) for path in texts(read, "expand")]
+        shown = [self._shown(body, asked, visit, expand=expand) for body in found]
+        if more:
+            self._shift(asked, visit, name, found[-1]["id"])
+        return _listed(f"/v1/{kind.plural}", shown, more)
+
+    def _events(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING | {"created", "delivery_success", "type", "types"})
+        visit.may_read("event", "rak_event_read")
+        deliveries = self._machinery.deliveries
+        found, more = page(
+            self._world.shelf(visit.scope, EVENT),
+            read,
+            at=asked.at,
+            keep=event_filter(read, deliveries.undelivered),
+            least=self._oldest_event(),
+        )
+        if more:
+            self._shift(asked, visit, EVENT, found[-1]["id"])
+        return _listed("/v1/events", [self._pending(event) for event in found], more)
+
+    def _event(self, asked: Asked, visit: Visit) -> Body:
+        visit.may_read("event", "rak_event_read")
+        timeline = self._world.find(visit.scope, EVENT, _id(asked))
+        version = timeline.seen(asked.at) if timeline is not None else None
+        if version is None or version.body is None or version.body["created"] < self._oldest_event():
+            raise missing("event", _id(asked))
+        return self._pending(version.body)
+
+    def _oldest_event(self) -> int:
+        return int(self._machinery.clock.now()) - HISTORY
+
+    def _pending(self, event: Body) -> Body:
+        return {**event, "pending_webhooks": self._machinery.deliveries.undelivered(event["id"])}
+
+    def _webhook_endpoints(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING)
+        visit.may_read("webhook_endpoint", "rak_webhook_read")
+        found = [self._endpoint(each) for each in self._machinery.deliveries.endpoints]
+        return _listed("/v1/webhook_endpoints", *part(found, read, kind="webhook_endpoint"))
+
+    def _webhook_endpoint(self, asked: Asked, visit: Visit) -> Body:
+        visit.may_read("webhook_endpoint", "rak_webhook_read")
+        for each in self._machinery.deliveries.endpoints:
+            if each.id == _id(asked):
+                return self._endpoint(each)
+        raise missing("webhook_endpoint", _id(asked))
+
+    def _endpoint(self, endpoint: Endpoint) -> Body:
+        return {
+            "id": endpoint.id,
+            "object": "webhook_endpoint",
+            "api_version": self._api_version,
+            "application": None,
+            "created": FOUNDED,
+            "description": None,
+            "enabled_events": list(endpoint.events),
+            "livemode": False,
+            "metadata": {},
+            "status": "enabled" if endpoint.enabled else "disabled",
+            "url": endpoint.url,
+        }
+
+    def _subscription_items(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING | {"subscription"})
+        visit.may_read("subscription", KINDS["subscription"].permission)
+        id_ = text(read, "subscription")
+        if id_ is None:
+            raise Denied(400, "Missing required param: subscription.", code="parameter_missing", param="subscription")
+        owner = self._owner("subscription", id_, asked, visit)
+        return _listed("/v1/subscription_items", *part(owner["items"]["data"], read, kind="subscription_item"))
+
+    def _invoice_lines(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING)
+        visit.may_read("invoice", KINDS["invoice"].permission)
+        owner = self._owner("invoice", _id(asked), asked, visit)
+        return _listed(owner["lines"]["url"], *part(owner["lines"]["data"], read, kind="line_item"))
+
+    def _charge_refunds(self, asked: Asked, visit: Visit) -> Body:
+        read = _read(asked, PAGING)
+        visit.may_read("refund", KINDS["refund"].permission)
+        charge = self._owner("charge", _id(asked), asked, visit)
+        return _listed(f"/v1/charges/{charge['id']}/refunds", *self._refunds(charge, read, asked, visit))
+
+    def _refunds(self, charge: Body, read: Parameters, asked: Asked, visit: Visit) -> tuple[list[Body], bool]:
+        return page(
+            self._world.shelf(visit.scope, "refund"),
+            read,
+            at=asked.at,
+            keep=lambda refund: bool(refund["charge"] == charge["id"]),
+        )
+
+    def _owner(self, name: str, id_: str, asked: Asked, visit: Visit) -> Body:
+        """Return the whole object whose own list is asked for."""
+        timeline = self._world.find(visit.scope, name, id_)
+        version = timeline.seen(asked.at) if timeline is not None else None
+        if version is None or version.body is None:
+            raise missing(name, id_)
+        return as_shown(version.body, version=self._version(asked), whole=True)
+
+    def _version(self, asked: Asked) -> str:
+        version = asked.request.headers.get("Stripe-Version", self._api_version)
+        if not is_version(version):
+            raise Denied(400, f"Invalid Stripe API version: {version}")
+        return version
+
+    def _shown(self, body: Body, asked: Asked, visit: Visit, *, expand: list[str]) -> Body:
+        shown = as_shown(body, version=self._version(asked))
+        return {**shown, **{field: self._expanded(body, field, asked, visit) for field in expand}}
+
+    def _expanded(self, body: Body, field: str, asked: Asked, visit: Visit) -> Body | None:
+        if (body["object"], field) == ("charge", "refunds"):
+            found, more = self._refunds(body, {"limit": str(SHOWN_PARTS)}, asked, visit)
+            return {**_listed(f"/v1/charges/{body['id']}/refunds", found, more), "total_count": len(found)}
+        name = KINDS[body["object"]].references.get(field)
+        if name is None:
+            raise Denied(400, f"This property cannot be expanded ({field}).", param="expand")
+        timeline = self._world.find(visit.scope, name, body[field] or "")
+        version = timeline.seen(asked.at) if timeline is not None else None
+        if version is None:
+            return None
+        if version.body is None:
+            return {"id": body[field], "object": name, "deleted": True}
+        return as_shown(version.body, version=self._version(asked))
+
+    def _shift(self, asked: Asked, visit: Visit, name: str, last_id: str) -> None:
+        if self._machinery.mischief.shifts(asked.operation):
+            self._ledger.shift(visit.scope, name, last_id)
+
+
+def _id(asked: Asked) -> str:
+    return unquote(asked.request.path_params["id"])
+
+
+def _read(asked: Asked, names: Collection[str]) -> Parameters:
+    return parameters(asked.request.query_params.multi_items(), known=names)
+
+
+def _under_data(path: str) -> str:
+    if not path.startswith("data."):
+        raise Denied(400, f"This property cannot be expanded ({path}); in a list, start with data.", param="expand")
+    return path.removeprefix("data.")
+
+
+def _listed(url: str, found: list[Body], more: bool) -> Body:  # noqa: FBT001 - a page is (found, more)
+    return {"object": "list", "data": found, "has_more": more, "url": url}
