@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
@@ -105,16 +106,30 @@ class Embedded:
             return
         os.close(self._hold)
         self._hold = None
+        with suppress(FileNotFoundError):
+            while self._is_going():
+                time.sleep(0.01)
+
+    def _is_going(self) -> bool:
+        """Tell whether a server that nobody holds is still to be stopped; stop it where no guardian will."""
+        if guardian.postmaster(self._data) is None:
+            return False
         users = self.root / guardian.USERS
         try:
             with guardian.locked(users, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                guardian.stop(self._data)
+                return not self._stopped()
         except guardian.Busy:
-            # Others hold it; or somebody is stopping it, which ends before a shared lock is granted.
+            # Others hold it; or the guardian is stopping it, and then a shared lock is granted after that.
             with guardian.locked(users, fcntl.LOCK_SH):
-                pass
-        except FileNotFoundError:
-            return
+                return False
+
+    def _stopped(self) -> bool:
+        try:
+            with guardian.locked(self.root / guardian.GUARD, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                guardian.stop(self._data)
+                return True
+        except guardian.Busy:
+            return False
 
     def _claim(self) -> None:
         """Make the root ours: create it, or see that it is empty or was ours before."""
@@ -140,6 +155,7 @@ class Embedded:
     def _raise_up(self) -> None:
         if guardian.is_ready(self._data) and not guardian.is_free(self.root / guardian.GUARD):
             return
+        self._check_reach()
         made_by = self._cluster()
         folder = self._reachable(choose(os.environ, cluster=made_by))
         socket = self._private_socket()
@@ -223,6 +239,14 @@ class Embedded:
             check=False,
         )
 
+    def _check_reach(self) -> None:
+        if self._server_user() and not self._enters(self.root):
+            message = (
+                f"PostgreSQL runs as another user than root, who cannot reach {self.root}; "
+                "set state_directory to a folder that others may pass, for example /var/lib/reconciler"
+            )
+            raise ConfigError(message)
+
     def _reachable(self, folder: Path) -> Path:
         """
         Return *folder*, or a copy of its package in our root where the server's user cannot go there.
@@ -231,12 +255,6 @@ class Embedded:
         """
         if self._server_user() is None or self._runs(folder):
             return folder
-        if not self._enters(self.root):
-            message = (
-                f"PostgreSQL runs as another user than root, who cannot reach {self.root}; "
-                "set state_directory to a folder that others may pass, for example /var/lib/reconciler"
-            )
-            raise ConfigError(message)
         return self._copied(folder)
 
     def _runs(self, folder: Path) -> bool:

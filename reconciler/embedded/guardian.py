@@ -5,7 +5,7 @@ Three files in the server's root are locked with flock, which the kernel undoes 
 
     start.lock   held while somebody prepares a start
     users.lock   held shared by each user; whoever gets it exclusively knows that there are none
-    guard.lock   held by the guardian
+    guard.lock   held by whoever may launch or stop the server: the guardian, or the last user where there is none
 
 Runs as a script under `python -I -S`, so it needs the standard library only.
 """
@@ -13,7 +13,6 @@ Runs as a script under `python -I -S`, so it needs the standard library only.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -150,12 +149,13 @@ class Guardian:
     Runs the server of one root for as long as it has users.
 
     Attributes:
-        root: The folder with the locks, the cluster (`data`) and the log.
+        root: The folder with the locks, the cluster (`data`) and the log; guard.lock is taken, or `Busy` raised.
         command: The postmaster and its arguments.
         owner: The user and group the server runs as; None: whoever we are.
     """
 
     def __init__(self, root: Path, command: Sequence[str], *, socket: Path, owner: tuple[int, int] | None) -> None:
+        self._guard = lock(root / GUARD, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.root = root
         self.data = root / "data"
         self.command = command
@@ -175,12 +175,17 @@ class Guardian:
             time.sleep(_TICK)
 
     def _unused(self) -> bool:
-        """Stop the server if nobody uses it; a start waits for users.lock meanwhile, and finds it stopped."""
+        """
+        Stop the server if nobody uses it.
+
+        A start waits for users.lock meanwhile, so it finds the server stopped and nobody on guard.
+        """
         try:
             with locked(self.root / USERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._settle_launch()
                 stop(self.data)
                 self._alive()
+                os.close(self._guard)
                 return True
         except Busy:
             return False
@@ -278,18 +283,12 @@ def main(asked: str) -> None:
     root = Path(spec["root"])
     for unwanted in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(unwanted, signal.SIG_IGN)
-    try:
-        lock(root / GUARD, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except Busy:
-        return
-    if os.fork():
-        os._exit(0)  # the lock stays with the child, which is nobody's child now
     owner = tuple(spec["owner"]) if spec["owner"] else None
-    try:
-        Guardian(root, spec["command"], socket=Path(spec["socket"]), owner=owner).watch()
-    except OSError as error:
-        if error.errno != errno.ENOENT:  # the root was deleted under us
-            raise
+    with contextlib.suppress(FileNotFoundError, Busy):  # the root was deleted under us, or another one watches
+        guardian = Guardian(root, spec["command"], socket=Path(spec["socket"]), owner=owner)
+        if os.fork():
+            os._exit(0)  # the lock stays with the child, which is nobody's child now
+        guardian.watch()
 
 
 if __name__ == "__main__":
