@@ -171,9 +171,10 @@ def test_terminal() -> None:
     stream = Terminal()
     log.configure("info", stream)
 
-    structlog.get_logger().info("x", because="one\ntwo\x1b[2J\ud800")
+    structlog.get_logger().info("x", because="one\ntwo\x1b[2J\ud800", word="\x1b[2J")
+    logging.getLogger("uvicorn.error").warning("refused %s", "one\ntwo\x1b[2J")
 
-    assert stream.getvalue().count("\n") == 1
+    assert stream.getvalue().count("\n") == 2
     assert "\x1b[0m" in stream.getvalue()
     assert "\x1b[2J" not in stream.getvalue()
 
