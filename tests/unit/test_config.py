@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from datetime import UTC, datetime, time, timedelta
@@ -402,6 +403,36 @@ def test_fault(tmp_path: Path, line: str, said: str) -> None:
 
     assert said in fault
     assert ";" in fault
+
+
+ODD = [
+    "-1",
+    "nan",
+    "true",
+    '""',
+    '"x"',
+    "[[]]",
+    "[1]",
+    "{}",
+    "{ a = [1] }",
+    "1979-05-27",
+    r'"file:/\u0000"',
+    '"http://[::1"',
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values(tmp_path: Path, value: str) -> None:
+    """Whatever stands under whatever key, the answer is settings or sentences."""
+    texts = [
+        f"{name}.{one} = {value}\n" for name in ("web", "database", "drain", "schedule") for one in ("x", *every_key())
+    ]
+    texts += [f"{SOURCE.replace('name', 'nome')}{one.rpartition('.')[2]} = {value}\n" for one in every_key()]
+    texts += [f"{name} = {value}\n" for name in ("web", "sources", "endpoints", "defaults", "state_directory")]
+
+    for text in texts:
+        with contextlib.suppress(ConfigError):
+            read(tmp_path, text)
 
 
 @pytest.mark.parametrize(
