@@ -424,11 +424,12 @@ ODD = [
 @pytest.mark.parametrize("value", ODD)
 def test_odd_values(tmp_path: Path, value: str) -> None:
     """Whatever stands under whatever key, the answer is settings or sentences."""
-    texts = [
-        f"{name}.{one} = {value}\n" for name in ("web", "database", "drain", "schedule") for one in ("x", *every_key())
-    ]
-    texts += [f"{SOURCE.replace('name', 'nome')}{one.rpartition('.')[2]} = {value}\n" for one in every_key()]
-    texts += [f"{name} = {value}\n" for name in ("web", "sources", "endpoints", "defaults", "state_directory")]
+    entry = {"name": '"s"', "provider": '"stripe"', "api_key": '"env:KEY"'}
+    tables = ("sources", "endpoints", "defaults", "web", "drain")
+    texts = [f"{one} = {value}\n" for one in (*tables, *every_key()) if not one.startswith(("sources.", "endpoints."))]
+    for one in [*keys(Source), *keys(StripeAccess)]:
+        written = "".join(f"{key} = {told}\n" for key, told in (entry | {one: value}).items())
+        texts += [f"[[sources]]\n{written}", f"[defaults.stripe]\n{one} = {value}\n{SOURCE}"]
 
     for text in texts:
         with contextlib.suppress(ConfigError):
