@@ -1,0 +1,50 @@
+"""What tests of adapters ask for: scripted providers, and adapters that are closed after."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.stripe import Stripe
+from tests.adapters.scripted import Scripted
+from tests.adapters.spent import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.adapters.scripted import Asked, Said
+
+NOW = datetime(2026, 11, 30, 12, 0, 30, tzinfo=UTC)
+API_VERSION = "2026-10-28.endive"
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[[Callable[[Asked], Said]], Scripted]]:
+    """Yield what starts a provider that answers as a function says."""
+    with ExitStack() as stack:
+        yield lambda answer: stack.enter_context(closing(Scripted(answer)))
+
+
+@pytest.fixture
+def stripe_at() -> Iterator[Callable[..., Stripe]]:
+    """Yield what makes a Stripe adapter for the provider at a URL."""
+    with ExitStack() as stack:
+
+        def made(url: str = "http://127.0.0.1:9", **settings: Any) -> Stripe:
+            given: dict[str, Any] = {
+                "api_key": "sk_test_standin",
+                "webhook_secrets": ["whsec_test"],
+                "kinds": None,
+                "budget": Spent(),
+                "tolerance": timedelta(minutes=5),
+                "api_version": API_VERSION,
+                "api_base": url,
+                "clock": lambda: NOW,
+                **settings,
+            }
+            return stack.enter_context(closing(Stripe("stripe-eu", **given)))
+
+        yield made
