@@ -1,0 +1,283 @@
+"""What each source may still ask of its provider: one budget for all processes, live work first, sweeps a tenth."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from threading import Event, local
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
+
+from reconciler.errors import SourceBusy
+from reconciler.store import buckets
+from reconciler.store.buckets import Bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from reconciler.adapter import Budget
+    from reconciler.store.buckets import Level
+    from reconciler.store.database import Database
+
+_LAPSE: Final = 10.0  # seconds after which a call paid for in advance counts as made
+_NAP: Final = 5.0  # seconds after which a waiting call looks again, whatever it was told
+_BETWEEN: Final = ": "
+
+
+class Lane(StrEnum):
+    """Whose calls they are: live work goes first, sweeps keep a tenth."""
+
+    LIVE = "live"
+    SWEEP = "sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """
+    How often a source may call: never more than `rate` times the seconds, plus `burst`.
+
+    Attributes:
+        name: As `status` shows it.
+        rate: Calls a second.
+        burst: Calls at once, at least 2: one for either lane.
+        operations: None: all calls count together; else each operation that fits this pattern (`*`: all) by itself.
+    """
+
+    name: str
+    rate: float
+    burst: float
+    operations: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rate < math.inf and 2 <= self.burst < math.inf and self.name and _BETWEEN not in self.name):
+            raise ValueError(f"not a limit: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many calls one budget of a source has left at the moment, of how many at most; 0 while it is held."""
+
+    source: str
+    name: str
+    left: int
+    limit: int
+
+
+@dataclass(slots=True)
+class Calls:
+    """
+    The calls made in one block.
+
+    Attributes:
+        count: How many were spent so far.
+        until: When waiting is given up (monotonic); None: never.
+    """
+
+    lane: Lane
+    until: float | None
+    count: int = 0
+
+
+class Counter(Protocol):
+    """Where answers are counted."""
+
+    def called(self, source: str, operation: str, status: str) -> None:
+        """Count one answer of a provider."""
+
+
+# A hold has to be seen by calls that no limit concerns, too.
+_ANY: Final = Limit("any", 1e9, 1e9)
+_EACH: Final = Limit("each", 1e9, 1e9, operations="*")
+
+
+def per_second(calls: float, operation_calls: float | None = None) -> tuple[Limit, ...]:
+    """
+    Return the limits that keep to so many calls in any second, and to so many of each operation.
+
+    A tenth is the burst, so both together stay below what is allowed (but at least 2 calls may be made at once).
+    """
+    every = [("calls", calls, None)] + ([("operation", operation_calls, "*")] if operation_calls else [])
+    return tuple(Limit(name, rate * 0.9, max(2.0, rate * 0.1), operations) for name, rate, operations in every)
+
+
+class Budgets:
+    """
+    The budgets of every source; any number of threads may use them, each through its own lane.
+
+    A call that nothing else says about is live and waits as long as it takes.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        limits: Mapping[str, Sequence[Limit]],
+        metrics: Counter,
+        *,
+        stop: Event | None = None,
+    ) -> None:
+        """Raise ValueError where a source has two limits of one name. Whoever waits gives up once *stop* is set."""
+        self._thread = _Thread()
+        stop = Event() if stop is None else stop
+        self._sources = {
+            source: _SourceBudget(source, _complete(source, given), database, metrics, self._thread, stop)
+            for source, given in limits.items()
+        }
+
+    def of(self, source: str) -> Budget:
+        """Return the budget to hand to this source's adapter; raises KeyError for a source without limits."""
+        return self._sources[source]
+
+    @contextmanager
+    def calling(self, lane: Lane, deadline: float | None = None) -> Iterator[Calls]:
+        """
+        Let the calls that this thread makes in the block go through *lane*, and count them.
+
+        A call that would have to wait for longer than *deadline* seconds from now raises `SourceBusy` instead.
+        """
+        calls = Calls(lane, None if deadline is None else monotonic() + deadline)
+        before, self._thread.calls = self._thread.calls, calls
+        try:
+            yield calls
+        finally:
+            self._thread.calls = before
+
+    def take(self, source: str, operation: str) -> float:
+        """
+        Pay for the next call of *operation* that this thread makes, and return 0.0.
+
+        Where that cannot be done now nothing is taken, and the seconds until it can are returned.
+        """
+        return self._sources[source].take(operation)
+
+    def give_back(self, source: str, operation: str) -> None:
+        """Return a call that was taken and not made; does nothing where there is none."""
+        self._sources[source].give_back(operation)
+
+    def standing(self, connection: Connection, now: datetime | None = None) -> list[Standing]:
+        """Return what is left of every limit, by source; of operations, those that were called before."""
+        levels = {(level.source, level.name): level for level in buckets.levels(connection, now=now)}
+        return [
+            _standing(source, name, limit=limit, level=levels.get((source, name)))
+            for source, budget in self._sources.items()
+            for limit in budget.limits
+            if limit not in {_ANY, _EACH}
+            for name in _names(limit, [name for of, name in levels if of == source])
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceBudget:
+    """The budget of one source, as its adapter sees it, and how to pay in advance."""
+
+    source: str
+    limits: Sequence[Limit]
+    database: Database
+    metrics: Counter
+    thread: _Thread
+    stop: Event
+
+    def spend(self, operation: str) -> None:
+        if self._paid(operation) is None:
+            while wait := self._ask(operation):
+                self._wait(operation, wait)
+        self.thread.calls.count += 1
+
+    def answered(self, operation: str, status: str) -> None:
+        self.metrics.called(self.source, operation, status)
+
+    def hold(self, seconds: float, *, operation: str | None = None) -> None:
+        limits = [limit for limit in self.limits if (limit.operations is None) == (operation is None)]
+        if seconds > 0:
+            with buckets.at_once(self.database) as connection:
+                buckets.hold(connection, self.source, buckets=_concerned(limits, operation or ""), seconds=seconds)
+
+    def take(self, operation: str) -> float:
+        wait = self._ask(operation)
+        if not wait:
+            paid = _Paid(self.thread.calls.lane, monotonic() + _LAPSE)
+            self.thread.paid.setdefault((self.source, operation), []).append(paid)
+        return wait
+
+    def give_back(self, operation: str) -> None:
+        paid = self._paid(operation)
+        if paid is not None:
+            concerned = _concerned(self.limits, operation)
+            with buckets.at_once(self.database) as connection:
+                buckets.give_back(connection, self.source, buckets=concerned, sweep=paid.lane is Lane.SWEEP)
+
+    def _ask(self, operation: str) -> float:
+        concerned, sweep = _concerned(self.limits, operation), self.thread.calls.lane is Lane.SWEEP
+        with buckets.at_once(self.database) as connection:
+            return buckets.take(connection, self.source, buckets=concerned, sweep=sweep)
+
+    def _wait(self, operation: str, wait: float) -> None:
+        until = self.thread.calls.until
+        late = until is not None and monotonic() + wait > until
+        if late or self.stop.wait(min(wait, _NAP)):
+            because = "" if late else ", and this program is stopping"
+            message = f"{self.source}: no call left for {operation} within {wait:.1f} s{because}"
+            raise SourceBusy(message, retry_after=wait)
+
+    def _paid(self, operation: str) -> _Paid | None:
+        """Return a call that this thread paid for in advance, and forget it; one left lying too long counts as made."""
+        paid = self.thread.paid.pop((self.source, operation), [])
+        valid = [each for each in paid if each.until > monotonic()]
+        if valid[1:]:
+            self.thread.paid[self.source, operation] = valid[1:]
+        return valid[0] if valid else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """A call paid for in advance."""
+
+    lane: Lane
+    until: float
+
+
+class _Thread(local):
+    """What a thread has under way."""
+
+    def __init__(self) -> None:
+        self.calls = Calls(Lane.LIVE, None)
+        self.paid: dict[tuple[str, str], list[_Paid]] = {}
+
+
+def _complete(source: str, given: Sequence[Limit]) -> tuple[Limit, ...]:
+    if len({limit.name for limit in given}) < len(given):
+        raise ValueError(f"sources[{source}]: two limits of one name")
+    everywhere = [] if any(limit.operations is None for limit in given) else [_ANY]
+    each = [] if any(limit.operations == "*" for limit in given) else [_EACH]
+    return (*given, *everywhere, *each)
+
+
+def _concerned(limits: Sequence[Limit], operation: str) -> list[Bucket]:
+    return [
+        Bucket(
+            limit.name if limit.operations is None else f"{limit.name}{_BETWEEN}{operation}", limit.rate, limit.burst
+        )
+        for limit in limits
+        if limit.operations is None or fnmatchcase(operation, limit.operations)
+    ]
+
+
+def _names(limit: Limit, known: Sequence[str]) -> list[str]:
+    if limit.operations is None:
+        return [limit.name]
+    return [name for name in known if name.startswith(f"{limit.name}{_BETWEEN}")]
+
+
+def _standing(source: str, name: str, *, limit: Limit, level: Level | None) -> Standing:
+    if level is None:
+        left = limit.burst
+    elif level.held:
+        left = 0.0
+    else:
+        left = min(limit.burst, level.tokens + limit.rate * level.elapsed)
+    return Standing(source, name, max(0, int(left)), int(limit.burst))
