@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from threading import Event, local
+from threading import TIMEOUT_MAX, Event, Lock, local
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -181,11 +181,11 @@ class _SourceBudget:
     metrics: Counter
     thread: _Thread
     stop: Event
+    queues: dict[tuple[Lane, str], Lock] = field(default_factory=dict)
 
     def spend(self, operation: str) -> None:
-        if self._paid(operation) is None:
-            while wait := self._ask(operation):
-                self._wait(operation, wait)
+        if self._paid(operation) is None and (wait := self._ask(operation)):
+            self._queue(operation, wait)
         self.thread.calls.count += 1
 
     def answered(self, operation: str, status: str) -> None:
@@ -216,13 +216,28 @@ class _SourceBudget:
         with buckets.at_once(self.database) as connection:
             return buckets.take(connection, self.source, buckets=concerned, sweep=sweep)
 
-    def _wait(self, operation: str, wait: float) -> None:
+    def _queue(self, operation: str, wait: float) -> None:
+        """Wait for a call behind the other threads that wait for one: only the first of them asks the database."""
+        turn = self.queues.setdefault((self.thread.calls.lane, operation), Lock())
+        if not turn.acquire(timeout=self._patience(operation, wait)):
+            raise self._busy(operation, wait)
+        try:
+            while wait := self._ask(operation):
+                if self.stop.wait(min(wait, _NAP, self._patience(operation, wait))):
+                    raise self._busy(operation, wait)
+        finally:
+            turn.release()
+
+    def _patience(self, operation: str, wait: float) -> float:
+        """Return how long this thread may go on waiting; raises `SourceBusy` if that is not long enough."""
         until = self.thread.calls.until
-        late = until is not None and monotonic() + wait > until
-        if late or self.stop.wait(min(wait, _NAP)):
-            because = "" if late else ", and this program is stopping"
-            message = f"{self.source}: no call left for {operation} within {wait:.1f} s{because}"
-            raise SourceBusy(message, retry_after=wait)
+        left = TIMEOUT_MAX if until is None else until - monotonic()
+        if wait > left:
+            raise self._busy(operation, wait)
+        return left
+
+    def _busy(self, operation: str, wait: float) -> SourceBusy:
+        return SourceBusy(f"{self.source}: no call left for {operation} within {wait:.3g} s", retry_after=wait)
 
     def _paid(self, operation: str) -> _Paid | None:
         """Return a call that this thread paid for in advance, and forget it; one left lying too long counts as made."""
