@@ -132,6 +132,11 @@ class Receiver:
         """Say from now on that no more should be sent here; what comes is still stored."""
         self._retired = True
 
+    @property
+    def retired(self) -> bool:
+        """Say whether `retire` was called."""
+        return self._retired
+
     def close(self, grace: float) -> None:
         """Take nothing more, and return once what was taken is written, or after *grace* seconds."""
         self.retire()

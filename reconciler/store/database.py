@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 import sqlalchemy
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from reconciler.errors import ConfigError, DatabaseUnavailable
@@ -26,6 +26,7 @@ SERIALIZATION = "40001"
 _TRIES = 5
 # Classes of SQLSTATE by which the server says "not now": connection, resources, shutdown, read-only, and I/O faults.
 _NOT_NOW = ("08", "53", "57", "58", "25006")
+_NO_CONNECTION = "08000"
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -111,7 +112,9 @@ def in_our_words() -> Iterator[None]:
         raise DatabaseUnavailable(message) from error
     except DBAPIError as error:
         state = sqlstate(error)
-        if error.connection_invalidated or (state or "08000").startswith(_NOT_NOW):
+        if state is None and isinstance(error, OperationalError | InterfaceError):
+            state = _NO_CONNECTION  # libpq said so itself; other errors without a state are about what was to be sent
+        if error.connection_invalidated or (state or "").startswith(_NOT_NOW):
             raise DatabaseUnavailable(_sentence(error.orig)) from error
         raise
     except psycopg.OperationalError as error:
