@@ -138,7 +138,7 @@ CREATE TABLE runs (
     trigger     text        NOT NULL,
     since       timestamptz,
     until       timestamptz,
-    started_at  timestamptz NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at timestamptz,
     state       text        NOT NULL,
     dry_run     boolean     NOT NULL DEFAULT false,
@@ -174,6 +174,7 @@ CREATE TABLE run_objects (
     PRIMARY KEY (run_id, source, scope, kind, id)
 );
 CREATE INDEX run_objects_open ON run_objects (source, scope, kind, id) WHERE verdict IS NULL;
+CREATE INDEX run_objects_left ON run_objects (run_id, source, kind) WHERE verdict IS NULL;
 
 CREATE TABLE watermarks (
     source      text        NOT NULL,

@@ -1,0 +1,100 @@
+"""
+Two accounts are never confused: first contact pins the provider's account to the source.
+
+`Pinned` stands before an adapter and refuses a credential that answers with another account before anything is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from reconciler.errors import AccessLost
+from reconciler.store import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from reconciler.adapter import Adapter, Kind
+    from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
+    from reconciler.store.database import Database
+
+
+class Pinned:
+    """An adapter that asks who it is before its first read; keeps every promise of the one behind it."""
+
+    def __init__(self, adapter: Adapter, database: Database) -> None:
+        self._adapter = adapter
+        self._database = database
+        self._known = threading.Event()
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self._adapter.provider
+
+    @property
+    def source(self) -> str:
+        """The configured name."""
+        return self._adapter.source
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The kinds this source mirrors, by name."""
+        return self._adapter.kinds
+
+    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+        """Verify and parse a delivery: its secret says whose it is."""
+        return self._adapter.read(delivery)
+
+    def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
+        """Return the object as it is now, read from the pinned account."""
+        self._contact()
+        return self._adapter.fetch(ref, locator=locator)
+
+    def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
+        """Yield what the feed shows, read from the pinned account."""
+        self._contact()
+        yield from self._adapter.changed_since(kind, scope, since)
+
+    def crawl(self, kind: str, scope: str) -> Iterator[Page]:
+        """Yield every object, read from the pinned account."""
+        self._contact()
+        yield from self._adapter.crawl(kind, scope)
+
+    def identity(self, scope: str = "") -> str:
+        """Return the pinned account's id; raises `AccessLost` if the credential now belongs to another."""
+        account = self._adapter.identity(scope)
+        if not scope:
+            self._compare(account)
+        return account
+
+    def scopes(self) -> Sequence[str]:
+        """Return the scopes to sweep."""
+        return self._adapter.scopes()
+
+    def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
+        """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`."""
+        return self._adapter.shown(payload, ref)
+
+    def shape(self, kind: str) -> Mapping[str, object]:
+        """Return what the form of this kind's bodies depends on."""
+        return self._adapter.shape(kind)
+
+    def _contact(self) -> None:
+        if not self._known.is_set():
+            self.identity()
+
+    def _compare(self, account: str) -> None:
+        if self._known.is_set():
+            return
+        pinned = self._database.commit(
+            lambda connection: runs.pin(connection, self.source, provider=self.provider, account=account)
+        )
+        if pinned != account:
+            raise AccessLost(
+                f"the credential of {self.source} belongs to account {account}, but this mirror holds {pinned}; "
+                "give it the right credential, or another name"
+            )
+        self._known.set()

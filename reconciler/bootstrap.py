@@ -1,0 +1,279 @@
+"""The composition root: the only place that names an adapter, and where everything a process needs is put together."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING
+
+from adapters import stripe
+from reconciler.accounts import Pinned
+from reconciler.budgets import Budgets, per_second
+from reconciler.config import StripeAccess
+from reconciler.drain import Drain
+from reconciler.embedded import Embedded
+from reconciler.metrics import Gauges, Metrics
+from reconciler.receive import Receiver
+from reconciler.store import database as databases
+from reconciler.store import migrate as migrations
+from reconciler.store import mirror as mirrors
+from reconciler.store import refetches, statements, story
+from reconciler.store.mirror import Mirror, Rules
+from reconciler.sweep import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from reconciler.adapter import Adapter, Budget, Kind
+    from reconciler.budgets import Limit
+    from reconciler.config import Settings, Source
+    from reconciler.model import ObjectRef
+    from reconciler.store.database import Database
+
+# Connections beside those of the workers: receiving, listing, renewing, people's questions.
+_OTHER_CONNECTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a wanted object's read came to, for whoever waited for it."""
+
+    ref: ObjectRef
+    verdict: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """
+    Everything one process runs on.
+
+    Attributes:
+        leads: Set while this process is the schedule's leader: only it shows gauges from the database.
+    """
+
+    settings: Settings
+    database: Database
+    listen_url: str
+    adapters: Mapping[str, Adapter]
+    mirror: Mirror
+    budgets: Budgets
+    metrics: Metrics
+    receiver: Receiver
+    drain: Drain
+    sweep: Sweep
+    stop: Event
+    leads: Event
+
+    def want(self, ref: ObjectRef) -> int:
+        """Make *ref* due at once and return its number; raises KeyError for a source or kind that is not mirrored."""
+        self.mirror.of(ref.source, ref.kind)
+        return self.drain.want(ref)
+
+    def looked_at(self, ref: ObjectRef, wanted: int, seconds: float) -> Looked | None:
+        """Wait until somebody has read *ref* as far as *wanted*, or given it up; None: not within so many seconds."""
+        until = time.monotonic() + seconds
+        while True:
+            with self.database.transaction() as connection:
+                row = statements.row(connection, "refetch", refetches.key(ref))
+            if row is not None and row.dead_at is not None:
+                return Looked(ref, None, row.last_error)
+            if row is not None and row.done >= wanted:
+                return Looked(ref, row.verdict, None)
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.02)
+
+
+@contextmanager
+def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None) -> Iterator[Program]:
+    """
+    Yield what a process runs on, with the database open and of the right schema; close it after.
+
+    Raises `ConfigError` where the configuration, the schema or the embedded server cannot be used, and
+    `DatabaseUnavailable` where the database does not answer.
+    """
+    with ExitStack() as stack:
+        database, listen_url = _open(settings, stack)
+        stop, leads = Event(), Event()
+        gauges = _Gauges(database, leads)
+        metrics = Metrics(gauges.now)
+        providers = _providers()
+        limits = {source.name: providers[source.provider].limits(source) for source in settings.sources}
+        budgets = Budgets(database, limits, metrics, stop=stop)
+        adapters: dict[str, Adapter] = {
+            source.name: Pinned(
+                providers[source.provider].adapter(source, settings, budgets.of(source.name), stack), database
+            )
+            for source in settings.sources
+        }
+        gauges.budgets = budgets
+        gauges.kinds = {name: tuple(adapter.kinds) for name, adapter in adapters.items()}
+        mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
+        drain = Drain(
+            database,
+            adapters,
+            mirror=mirror,
+            budgets=budgets,
+            settings=settings.drain,
+            in_flight=settings.schedule.in_flight,
+            metrics=metrics,
+            listen_url=listen_url,
+            beat=beat,
+        )
+        sweep = Sweep(
+            database,
+            adapters,
+            mirror=mirror,
+            drain=drain,
+            budgets=budgets,
+            schedule=settings.schedule,
+            workers=settings.drain.workers,
+            metrics=metrics,
+        )
+        receiver = Receiver(database, adapters, metrics, beat=lambda: beat("receive-writer"))
+        yield Program(
+            settings=settings,
+            database=database,
+            listen_url=listen_url,
+            adapters=adapters,
+            mirror=mirror,
+            budgets=budgets,
+            metrics=metrics,
+            receiver=receiver,
+            drain=drain,
+            sweep=sweep,
+            stop=stop,
+            leads=leads,
+        )
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Database]:
+    """Yield the configured database, whatever its schema is; an embedded one is brought up to date by itself."""
+    with ExitStack() as stack:
+        database, _ = _open(settings, stack, check=False)
+        yield database
+
+
+def every_kind() -> Mapping[str, Mapping[str, Kind]]:
+    """Return every kind that this program's adapters know, by provider and name; needs no configuration."""
+    return {name: provider.kinds for name, provider in _providers().items()}
+
+
+def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[Database, str]:
+    given = settings.database.url
+    connections = settings.drain.workers * 2 + _OTHER_CONNECTIONS
+    if given is not None:
+        url = given.reveal()
+        database = databases.connect(url, schema=settings.database.schema, connections=connections)
+        stack.callback(database.close)
+        if check:
+            migrations.check(database)
+        direct = settings.database.direct_url
+        return database, database.url if direct is None else direct.reveal()
+    embedded = stack.enter_context(Embedded(settings.state_directory / "postgres"))
+    database = databases.connect(embedded.url("reconciler"), schema=settings.database.schema, connections=connections)
+    stack.callback(database.close)
+    migrations.migrate(database)
+    return database, database.url
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    """How this program speaks to one provider."""
+
+    kinds: Mapping[str, Kind]
+    limits: Callable[[Source], tuple[Limit, ...]]
+    adapter: Callable[[Source, Settings, Budget, ExitStack], Adapter]
+
+
+def _stripe_limits(source: Source) -> tuple[Limit, ...]:
+    allowed = stripe.limits(_stripe_access(source).api_key.reveal(), source.calls_per_second)
+    return per_second(allowed.calls_per_second, allowed.operation_calls_per_second)
+
+
+def _stripe(source: Source, settings: Settings, budget: Budget, stack: ExitStack) -> Adapter:
+    adapter = stripe.Stripe(
+        source.name,
+        api_key=_stripe_access(source).api_key.reveal(),
+        webhook_secrets=[secret.reveal() for secret in source.webhook_secrets],
+        kinds=list(stripe.KINDS) if source.kinds == "all" else source.kinds,
+        budget=budget,
+        tolerance=settings.web.tolerance,
+        api_version=source.api_version,
+        api_base=source.api_base,
+        clock=lambda: datetime.now(UTC),
+    )
+    stack.callback(adapter.close)
+    return adapter
+
+
+def _stripe_access(source: Source) -> StripeAccess:
+    if not isinstance(source.access, StripeAccess):
+        raise TypeError(source.provider)
+    return source.access
+
+
+def _providers() -> Mapping[str, _Provider]:
+    """Return every provider this program speaks to: a new one is one line here."""
+    return {
+        "stripe": _Provider({name: row.kind for name, row in stripe.KINDS.items()}, _stripe_limits, _stripe),
+    }
+
+
+class _Gauges:
+    """What the database says now, for `/metrics`: only the schedule's leader tells, so that sums stay right."""
+
+    def __init__(self, database: Database, leads: Event) -> None:
+        self._database = database
+        self._leads = leads
+        self.budgets: Budgets | None = None
+        self.kinds: Mapping[str, Sequence[str]] = {}
+
+    def now(self) -> Gauges | None:
+        if not self._leads.is_set() or self.budgets is None:
+            return None
+        with self._database.transaction() as connection:
+            now = statements.one(connection, "clock", {"now": None}).now
+            queues = story.queues(connection, now=now)
+            swept = story.swept(connection)
+            alarms = story.alarms(connection, self.kinds, now=now)
+            standing = self.budgets.standing(connection, now=now)
+        return Gauges(
+            refetches={
+                (source, state): float(getattr(queue, state))
+                for source, queue in queues.items()
+                for state in ("due", "leased", "dead")
+            },
+            watermark_age={pair: (now - until).total_seconds() for pair, until in swept.items()},
+            budget_left={(each.source, each.name): float(each.left) for each in standing},
+            alarms={(alarm.source, alarm.what): 1.0 for alarm in alarms},
+        )
+
+
+def _mirror(connection: Connection, settings: Settings, adapters: Mapping[str, Adapter]) -> Mirror:
+    """Activate the shape of every mirrored kind, and see to it that positions run ahead of every row."""
+    highest = statements.one(connection, "highest_position").position
+    drawn = statements.one(connection, "draw_position", {"now": None}).position
+    if highest >= drawn:
+        statements.rows(connection, "advance_positions", {"beyond": highest})
+    omit = {source.name: source.omit for source in settings.sources}
+    kinds = {
+        (name, kind.name): mirrors.activate(
+            connection, name, kind, facts=adapter.shape(kind.name), omit=omit[name].get(kind.name, ())
+        )
+        for name, adapter in sorted(adapters.items())
+        for kind in sorted(adapter.kinds.values(), key=lambda each: each.name)
+    }
+    rules = Rules(
+        read_lag=settings.drain.read_lag,
+        rewound_after=settings.drain.rewound_after,
+        absence_recheck=settings.drain.absence_recheck,
+    )
+    return Mirror(kinds, rules)

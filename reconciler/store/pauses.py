@@ -1,0 +1,58 @@
+"""Pauses: sources and scopes left alone for a while because they answer nobody. Every pause ends by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reconciler.store import statements
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """
+    A source, or one scope of it, that is left alone until a time.
+
+    Attributes:
+        what: `unavailable` or `access_lost`.
+        until: When it is tried again; it stands until a read succeeds.
+    """
+
+    source: str
+    scope: str
+    what: str
+    because: str
+    since: datetime
+    until: datetime
+
+
+def pause(
+    connection: Connection,
+    source: str,
+    scope: str,
+    *,
+    what: str,
+    because: str,
+    first: timedelta,
+    longest: timedelta,
+) -> datetime:
+    """Leave *scope* (all, if empty) of *source* alone, twice as long each time in a row; return until when."""
+    told = {"source": source, "scope": scope, "what": what, "because": because, "first": first, "longest": longest}
+    until: datetime = statements.one(connection, "pause", told).until
+    return until
+
+
+def unpause(connection: Connection, source: str, scope: str) -> bool:
+    """Forget the pause of *source* and of *scope*: it answered; return whether there was one."""
+    return statements.run(connection, "unpause", {"source": source, "scope": scope}) > 0
+
+
+def standing(connection: Connection) -> list[Pause]:
+    """Return every pause that no successful read has ended yet."""
+    found = statements.rows(connection, "paused")
+    return [Pause(row.source, row.scope, row.what, row.because, row.since, row.until) for row in found]
