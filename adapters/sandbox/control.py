@@ -12,7 +12,8 @@ from adapters.sandbox.deliveries import backoff_from, endpoints_from
 from adapters.sandbox.faults import Refused, faults_from, shown
 from adapters.sandbox.limits import rates_from
 from adapters.sandbox.operations import operation_from
-from reconciler.content import dumps, parse
+from adapters.sandbox.spelling import compact
+from reconciler.content import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,15 @@ class Control:
     def routes(self) -> list[Route]:
         """Return the routes, each answering JSON; a request that makes no sense gets a 400 and the reason."""
         return [route(method, path, act) for (method, path), act in self._table().items()]
+
+    def no_such_route(self) -> Route:
+        """Return the route for whatever else is asked under the prefix; it names what there is."""
+        message = f"no such control route; there are {', '.join(' '.join(each) for each in self._table())}"
+
+        async def endpoint(_: Request) -> Response:
+            return _json({"error": message}, status=404)
+
+        return Route(f"{PREFIX}{{rest:path}}", endpoint, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 
     def _table(self) -> dict[tuple[str, str], Act]:
         return {
@@ -168,7 +178,7 @@ def route(method: str, path: str, act: Act) -> Route:
 
 
 def _json(content: JSON, *, status: int) -> Response:
-    return Response(dumps(content), status_code=status, media_type="application/json")
+    return Response(compact(content), status_code=status, media_type="application/json")
 
 
 def _object(asked: JSON) -> Body:

@@ -51,11 +51,13 @@ class Parcel:
     One event for one endpoint.
 
     Attributes:
+        name: What its fate is drawn for; another for each time it is sent.
         event_id: The provider's id of the event.
         body: The exact bytes, the same for each attempt.
         headers: Makes the headers of one attempt, signature included.
     """
 
+    name: str
     event_id: str
     endpoint: Endpoint
     body: bytes = field(repr=False)
@@ -100,7 +102,9 @@ class Deliveries:
         self.backoff = backoff
         self._mischief = mischief
         self._senders, self._timeout = senders, timeout
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._ended = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._due: list[tuple[float, int, int, _Sending]] = []
@@ -114,8 +118,8 @@ class Deliveries:
 
     def send(self, parcel: Parcel) -> None:
         """Let *parcel* go on its way, as its fate has it."""
-        fate = self._mischief.fate(f"{parcel.event_id} {parcel.endpoint.id}")
-        with self._changed:
+        fate = self._mischief.fate(parcel.name)
+        with self._lock:
             self._undelivered[parcel.event_id] += 1
             if not fate.delays:
                 self._counts["dropped"] += 1
@@ -128,6 +132,7 @@ class Deliveries:
             earlier = self._held.pop(parcel.endpoint.id, None)
             if earlier is not None:
                 first.releases = earlier
+                earlier.ticket = 0
             if fate.reordered and earlier is None:
                 self._counts["reordered"] += 1
                 self._held[parcel.endpoint.id] = first
@@ -140,21 +145,21 @@ class Deliveries:
 
     def undelivered(self, event_id: str) -> int:
         """Return how many endpoints have not said 2xx to this event, or never got it."""
-        with self._changed:
+        with self._lock:
             return self._undelivered[event_id]
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is on its way, at most so long, and return how much still is."""
-        with self._changed:
+        with self._lock:
             for sending in self._held.values():
                 self._schedule(sending, 0)
             self._held.clear()
-            self._changed.wait_for(lambda: self._open == 0 or self._closing, timeout)
+            self._ended.wait_for(lambda: self._open == 0 or self._closing, timeout)
             return self._open
 
     def report(self, last: int) -> Body:
         """Return the counts, the receivers' answers by status, and the *last* attempts, oldest first."""
-        with self._changed:
+        with self._lock:
             names = ("sent", "delivered", "failed", "dropped", "duplicates", "delayed", "reordered")
             attempts = list(self._last)
             return {
@@ -166,11 +171,12 @@ class Deliveries:
 
     def close(self) -> None:
         """Stop sending; what is still on its way stays undelivered."""
-        with self._changed:
+        with self._lock:
             self._closing = True
             self._changed.notify_all()
+            self._ended.notify_all()
         for thread in self._threads:
-            thread.join()
+            thread.join(self._timeout)
 
     def _start(self) -> None:
         while len(self._threads) < self._senders and not self._closing:
@@ -182,7 +188,7 @@ class Deliveries:
         self._turn += 1
         sending.ticket = self._turn
         heapq.heappush(self._due, (time.monotonic() + delay, self._turn, sending.ticket, sending))
-        self._changed.notify()
+        self._changed.notify_all()
 
     def _work(self) -> None:
         connections: Connections = {}
@@ -194,7 +200,7 @@ class Deliveries:
             connection.close()
 
     def _next(self) -> _Sending | None:
-        with self._changed:
+        with self._lock:
             while not self._closing:
                 if not self._due:
                     self._changed.wait()
@@ -216,7 +222,7 @@ class Deliveries:
 
     def _settle(self, sending: _Sending, answer: str) -> None:
         parcel = sending.parcel
-        with self._changed:
+        with self._lock:
             sending.attempts += 1
             self._counts["sent"] += 1
             self._answers[answer] += 1
@@ -241,10 +247,10 @@ class Deliveries:
     def _end(self, sending: _Sending, outcome: str) -> None:
         self._open -= 1
         self._counts[outcome] += 1
+        self._ended.notify_all()
         if outcome == "delivered" and not sending.progress.delivered:
             sending.progress.delivered = True
             self._deliver(sending.parcel.event_id)
-        self._changed.notify_all()
 
     def _deliver(self, event_id: str) -> None:
         self._undelivered[event_id] -= 1

@@ -37,7 +37,7 @@ class Faults:
         shift_pages: After a page that has more, the provider changes something that moves the pages.
         lost_access: Empty, or the status by which the credential is refused; 404: it now opens another account.
         slow: Seconds an API call takes, drawn between the two.
-        hang_for: Seconds after which the connection of an unanswered call is dropped.
+        hang_for: Seconds after which a call that was never answered ends in a 504.
     """
 
     drop: float = 0.0

@@ -58,6 +58,7 @@ class Front:
     def __init__(self, machinery: Machinery, voice: Voice) -> None:
         self._machinery = machinery
         self._voice = voice
+        self._hanging: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def route(self, operation: str, answer: Callable[[Asked], Response]) -> Route:
         """Return the route of *operation* (`GET /v1/customers/{id}`), answered by *answer* unless a fault strikes."""
@@ -93,14 +94,25 @@ class Front:
             return self._voice.limited(limit, asked), "limit"
         return None
 
+    def let_go(self) -> None:
+        """End all calls that hang; safe from any thread while the loop runs."""
+        for loop, released in list(self._hanging):
+            loop.call_soon_threadsafe(released.set)
+
     async def _hang(self, request: Request) -> Response:
-        """Say nothing until the caller has gone, or for as long as the fault says."""
+        """Say nothing until the caller has gone, for as long as the fault says, or until let go."""
+        released = asyncio.Event()
+        hanging = (asyncio.get_running_loop(), released)
+        self._hanging.add(hanging)
+        waits = {asyncio.ensure_future(each) for each in (released.wait(), _gone(request))}
         try:
-            async with asyncio.timeout(self._machinery.mischief.faults.hang_for):
-                while (await request.receive())["type"] != "http.disconnect":
-                    pass
-        except TimeoutError:
-            pass
+            await asyncio.wait(
+                waits, timeout=self._machinery.mischief.faults.hang_for, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            self._hanging.discard(hanging)
+            for each in waits:
+                each.cancel()
         return Response(status_code=504, headers={"Connection": "close"})
 
     def _note(self, asked: Asked, status: str, *, fault: str) -> None:
@@ -117,3 +129,8 @@ class Front:
                 fault=fault,
             ),
         )
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

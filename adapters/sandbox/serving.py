@@ -27,7 +27,7 @@ class StandIn(Protocol):
         """The provider's API and the control routes, as one application."""
 
     def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop what runs in the background; called before the server ends."""
 
 
 class Running:
@@ -59,10 +59,10 @@ class Running:
 
     def close(self) -> None:
         """Stop answering and sending; safe to repeat."""
+        self._stand_in.close()
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
-        self._stand_in.close()
 
 
 @contextmanager

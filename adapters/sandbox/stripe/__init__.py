@@ -71,9 +71,10 @@ class StripeSandbox:
         self._ledger.scopes.update(accounts)
         self._access = Access(account, api_key=api_key, scopes=self._ledger.scopes, mischief=self.machinery.mischief)
         api = Api(self.machinery, self._ledger, self._access, api_version=api_version)
-        front = Front(self.machinery, StripeVoice(self.machinery.world, api_version=api_version))
-        control = [*Control(self.machinery, self).routes(), route("PUT", "/keys", self._set_keys)]
-        self._app = Starlette(routes=[*control, *api.routes(front)])
+        self._front = Front(self.machinery, StripeVoice(self.machinery.world, api_version=api_version))
+        control = Control(self.machinery, self)
+        own = route("PUT", "/keys", self._set_keys)
+        self._app = Starlette(routes=[*control.routes(), own, control.no_such_route(), *api.routes(self._front)])
 
     @property
     def app(self) -> ASGIApp:
@@ -101,7 +102,8 @@ class StripeSandbox:
         return self.machinery.world.new_id("we_")
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stop sending, and let go of calls that hang."""
+        self._front.let_go()
         self.machinery.deliveries.close()
 
     def _set_keys(self, _: Request, asked: JSON) -> JSON:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from adapters.sandbox.spelling import compact
 from adapters.sandbox.stripe.query import Denied
-from reconciler.content import dumps
 
 if TYPE_CHECKING:
     from adapters.sandbox.front import Asked
@@ -53,12 +53,12 @@ class StripeVoice:
 
 def success(content: JSON) -> Response:
     """Answer with JSON, every number as it is."""
-    return Response(dumps(content), media_type="application/json")
+    return Response(compact(content), media_type="application/json")
 
 
 def error(content: Body, *, status: int) -> Response:
     """Answer with an error as Stripe wraps it."""
-    return Response(dumps({"error": content}), status_code=status, media_type="application/json")
+    return Response(compact({"error": content}), status_code=status, media_type="application/json")
 
 
 def denied(refusal: Denied) -> Response:
@@ -68,7 +68,7 @@ def denied(refusal: Denied) -> Response:
 
 def missing(kind: str, id_: str) -> Denied:
     """Return the refusal of a call that names an object by its path."""
-    return Denied(404, f"No such {kind.replace('_', '')}: '{id_}'", code="resource_missing", param="id")
+    return Denied(404, f"No such {kind}: '{id_}'", code="resource_missing", param="id")
 
 
 def _locked() -> Response:

@@ -6,11 +6,10 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-import simplejson
-
 from adapters.sandbox.deliveries import Parcel
 from adapters.sandbox.faults import Refused
 from adapters.sandbox.operations import Deed, Operation, Stamp
+from adapters.sandbox.spelling import indented
 from adapters.sandbox.stripe import bodies
 from adapters.sandbox.stripe.kinds import KINDS
 from adapters.sandbox.stripe.shapes import as_shown
@@ -51,6 +50,7 @@ class Ledger:
             Deed.DELETE: self._delete,
             Deed.RECREATE: self._recreate,
         }
+        _check(operation.body, kind.parts)
         with self._world.lock:
             self.scopes.add(operation.scope)
             return deeds[operation.deed](kind, operation)
@@ -114,7 +114,7 @@ class Ledger:
         moment = self._moment(operation)
         draft = self._draft(operation, timeline.id, kind=kind, created=moment)
         body = _merged(kind.make(draft), operation.body)
-        also = self._write(kind, operation, timeline, body, created=moment)
+        also = self._write(kind, operation, timeline, body, created=body["created"])
         if operation.kind == "refund":
             also["also"] = self._refunded(operation, body)
         return also
@@ -270,10 +270,8 @@ class Ledger:
         deliveries = self._machinery.deliveries
         wanting = [each for each in deliveries.endpoints if _wants(each, scope, event["type"])]
         if wanting:
-            # Stripe's own bodies are indented; whoever writes them anew before checking the signature fails.
-            raw = simplejson.dumps(
-                {**event, "pending_webhooks": len(wanting)}, use_decimal=True, ensure_ascii=False, indent=2
-            ).encode()
+            # Stripe's own bodies are indented too: whoever parses before checking the signature fails.
+            raw = indented({**event, "pending_webhooks": len(wanting)})
             for endpoint in wanting:
                 deliveries.send(self._parcel(event["id"], endpoint, raw))
         return len(wanting)
@@ -286,7 +284,8 @@ class Ledger:
                 "User-Agent": "Stripe/1.0 (stand-in)",
             }
 
-        return Parcel(event_id=event_id, endpoint=endpoint, body=raw, headers=headers)
+        turn = self._world.turn("parcel")
+        return Parcel(name=f"{turn}", event_id=event_id, endpoint=endpoint, body=raw, headers=headers)
 
 
 def signature(raw: bytes, secrets: tuple[str, ...], *, at: int) -> str:
@@ -294,6 +293,15 @@ def signature(raw: bytes, secrets: tuple[str, ...], *, at: int) -> str:
     signed = f"{at}.".encode() + raw
     marks = [f"v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}" for secret in secrets]
     return ",".join([f"t={at}", *marks])
+
+
+def _check(body: Body, parts: str | None) -> None:
+    """Raise `Refused` for fields that would make an object no object of its kind."""
+    shapes: dict[str, type] = {"created": int, "metadata": dict} | ({parts: dict} if parts else {})
+    wrong = [name for name, shape in shapes.items() if name in body and not isinstance(body[name], shape)]
+    fixed = sorted(body.keys() & {"id", "object"})
+    if wrong or fixed:
+        raise Refused(f"body cannot set {', '.join([*fixed, *wrong])} so")
 
 
 def _wants(endpoint: Endpoint, scope: str, type_: str) -> bool:

@@ -40,11 +40,11 @@ def filters(name: str, kind: Kind, read: Parameters) -> Keep:
 
 def event_filter(read: Parameters, undelivered: Callable[[str], int]) -> Keep:
     """Return which events a list call asks for."""
-    pattern, wanted = text(read, "type"), texts(read, "types")
+    pattern, wanted = text(read, "type"), frozenset(given := texts(read, "types"))
     if pattern is not None and wanted:
         raise Denied(400, "You may pass only one of type and types.", param="types")
-    if len(wanted) > MAX_TYPES:
-        raise Denied(400, f"You may pass up to {MAX_TYPES} types, not {len(wanted)}.", param="types")
+    if len(given) > MAX_TYPES:
+        raise Denied(400, f"You may pass up to {MAX_TYPES} types, not {len(given)}.", param="types")
     success = truth(read, "delivery_success")
 
     def keep(body: Body) -> bool:
@@ -75,10 +75,10 @@ def page(
     created = span(read, "created")
     bounds = Range(max((each for each in (created.least, least) if each is not None), default=None), created.most)
     if wanted.before is not None:
-        above = _cursor(shelf, wanted.before, at=at, param="ending_before")
+        above = _cursor(shelf, wanted.before, param="ending_before")
         found = _few(_kept(shelf.oldest(at, above=above), bounds, keep), wanted)
         return found[: wanted.limit][::-1], len(found) > wanted.limit
-    below = _below(shelf, wanted.after, bounds, at=at)
+    below = _below(shelf, wanted.after, bounds)
     standing = takewhile(lambda each: bounds.least is None or each[0][0] >= bounds.least, shelf.newest(at, below=below))
     found = _few(_kept(standing, bounds, keep), wanted)
     return found[: wanted.limit], len(found) > wanted.limit
@@ -107,23 +107,23 @@ def _kept(standing: Iterator[Standing], bounds: Range, keep: Keep) -> Iterator[B
     return (body for place, _, body in standing if place[0] in bounds and keep(body))
 
 
-def _below(shelf: Shelf, after: str | None, bounds: Range, *, at: float | None) -> Place | None:
+def _below(shelf: Shelf, after: str | None, bounds: Range) -> Place | None:
     limits = [(bounds.most + 1, 0)] if bounds.most is not None else []
     if after is not None:
-        limits.append(_cursor(shelf, after, at=at, param="starting_after"))
+        limits.append(_cursor(shelf, after, param="starting_after"))
     return min(limits, default=None)
 
 
-def _cursor(shelf: Shelf, id_: str, *, at: float | None, param: str) -> Place:
+def _cursor(shelf: Shelf, id_: str, *, param: str) -> Place:
+    """Return where *id_* stands now, however stale the list is."""
     timeline = shelf.by_id.get(id_)
-    version = timeline.seen(at) if timeline is not None else None
-    if version is None or version.body is None:
+    if timeline is None or timeline.latest.body is None:
         raise _vanished(timeline.kind if timeline is not None else "object", id_, param=param)
-    return version.place
+    return timeline.latest.place
 
 
 def _vanished(kind: str, id_: str, *, param: str) -> Denied:
-    return Denied(400, f"No such {kind.replace('_', '')}: '{id_}'", code="resource_missing", param=param)
+    return Denied(400, f"No such {kind}: '{id_}'", code="resource_missing", param=param)
 
 
 def _equal(read: Parameters, *, name: str, path: str) -> Keep:
