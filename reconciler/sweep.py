@@ -291,7 +291,8 @@ class Sweep:
     def _carry_out(self, going: _Going, progress: Callable[[Progress], None]) -> tuple[str, str | None]:
         listed = threading.Event()
         sources = list(dict.fromkeys(report.source for report in going.reports))
-        with ThreadPoolExecutor(max_workers=len(sources) + self._workers + 1, thread_name_prefix="sweep") as pool:
+        threads = len(sources) + self._workers + 1
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="sweep") as pool, _ended_early(going):
             listings = [pool.submit(self._list_source, going, source) for source in sources]
             workers = (
                 []
@@ -463,7 +464,7 @@ class Sweep:
                             break
                         put((page, (position, self._draw(), began_at)))
                     if going.lost.is_set():
-                        message = "another run took this kind over"
+                        message = "the run was stopped, or another took this kind over"
                         raise SourceError(message)
                 put(None)
             except BaseException as error:  # noqa: BLE001 - raised where the pages are read
@@ -685,6 +686,16 @@ class Sweep:
             return None
         diff = content.differences(form.compared(content.parse(row.body)), form.compared(theirs))
         return runs.Drift(snapshot.ref, "differs", "other", diff) if diff else None
+
+
+@contextmanager
+def _ended_early(going: _Going) -> Iterator[None]:
+    """Let the run's threads end at their next step where the block fails: its pool waits for them."""
+    try:
+        yield
+    except BaseException:
+        going.lost.set()
+        raise
 
 
 def _is_hopeless(left: runs.Left) -> bool:
