@@ -1,4 +1,21 @@
-"""The control routes of a stand-in: make things happen at the provider, and look at what really is there."""
+"""
+The control routes of a stand-in: make things happen at the provider, and look at what really is there.
+
+Under `/_control`, JSON both ways; what makes no sense is a 400 `{"error"}` and changes nothing:
+
+    GET    /objects?kind=&scope=   [{"kind","id","scope","version","deleted","body"}], whole, free of faults
+    POST   /objects                {"op","kind","id","scope","stamp","body","parts","at","announce","deliver"} or a list
+    PUT    /webhooks               {"url","secret","events","enabled","scope","id"} or a list; GET shows them
+    PUT    /faults                 see `adapters.sandbox.faults.Faults`; what is not named is off; GET shows them
+    POST   /seed                   {"seed"}: the same seed and the same calls draw the same faults
+    PUT    /clock                  {"skew"}: seconds the provider's clock is ahead; GET shows it
+    PUT    /limits                 {"every","each","named"}: calls a second, null for no limit; GET shows them
+    PUT    /retries                {"first","factor","most","attempts"}: of deliveries
+    GET    /calls?last=            totals, counts by operation and status, the last calls; DELETE forgets them
+    GET    /deliveries?last=       sent, delivered, failed, dropped, ..., pending, answers by status, the last attempts
+    POST   /flush?timeout=         waits until no delivery is on its way: {"pending"}
+    POST   /resend                 {"event_id"}: once more by hand: {"sent_to"}
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ class Timeline:
         """Return the version it had at *at* (None: has now), or None if it did not exist yet."""
         if at is None:
             return self.latest
-        return next((each for each in reversed(self.versions) if each.at <= at), None)
+        oldest = self.versions[0] if self.versions[0].number > 1 else None
+        return next((each for each in reversed(self.versions) if each.at <= at), oldest)
 
 
 class Shelf:

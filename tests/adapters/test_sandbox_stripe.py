@@ -854,6 +854,16 @@ class TestFaults:
         assert bench.ids("/v1/customers") == [gone]
         assert bench.ids("/v1/events?type=customer.deleted") == []
 
+    def test_stale_read_of_what_changed_very_often(self, bench: Bench) -> None:
+        """Versions that are forgotten do not make an object disappear."""
+        [id_] = bench.create("customer")
+        for _ in range(40):
+            bench.do("change", "customer", id_)
+        bench.hands.tick(3)
+        bench.put("faults", {"stale_reads": 1, "stale_for": 5})
+
+        assert bench.get(f"/v1/customers/{id_}").json()["id"] == id_
+
     def test_pages_shift(self, bench: Bench) -> None:
         """Between two pages the provider creates one or deletes the very cursor, for real."""
         made = bench.create("customer", 20)
@@ -868,6 +878,16 @@ class TestFaults:
         now = truth(bench, "customer")
         assert sum(each["deleted"] for each in now.values()) > 0
         assert len(now) > 20
+
+    def test_inner_pages_shift(self, bench: Bench) -> None:
+        """Between two pages of lines the invoice gets another one, and a new version."""
+        [invoice] = bench.create("invoice", parts=5)
+        bench.put("faults", {"shift_pages": 1})
+
+        bench.get(f"/v1/invoices/{invoice}/lines?limit=2")
+
+        found = truth(bench, "invoice")[invoice]
+        assert (found["version"], found["body"]["lines"]["total_count"]) == (2, 6)
 
     @pytest.mark.parametrize(
         ("lost", "status", "error"),

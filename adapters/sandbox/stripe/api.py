@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 HISTORY = 30 * 24 * 3600
 """Seconds that events stay listed."""
 
+PART_OF = {"invoice": "line_item", "subscription": "subscription_item"}
+"""What an object's own list holds."""
+
 FOUNDED = 1_600_000_000
 """When the accounts were created."""
 
@@ -191,14 +194,21 @@ class Api:
         id_ = text(read, "subscription")
         if id_ is None:
             raise Denied(400, "Missing required param: subscription.", code="parameter_missing", param="subscription")
-        owner = self._owner("subscription", id_, asked, visit)
-        return _listed("/v1/subscription_items", *part(owner["items"]["data"], read, kind="subscription_item"))
+        return self._part("subscription", id_, read, asked, visit)
 
     def _invoice_lines(self, asked: Asked, visit: Visit) -> Body:
         read = _read(asked, PAGING)
         visit.may_read("invoice", KINDS["invoice"].permission)
-        owner = self._owner("invoice", _id(asked), asked, visit)
-        return _listed(owner["lines"]["url"], *part(owner["lines"]["data"], read, kind="line_item"))
+        return self._part("invoice", _id(asked), read, asked, visit)
+
+    def _part(self, name: str, id_: str, read: Parameters, asked: Asked, visit: Visit) -> Body:
+        """Return one page of the lines or items of an object."""
+        owner = self._owner(name, id_, asked, visit)
+        held = owner[KINDS[name].parts or ""]
+        found, more = part(held["data"], read, kind=PART_OF[name])
+        if more and self._machinery.mischief.shifts(asked.operation):
+            self._ledger.grow(visit.scope, name, id_)
+        return _listed(held["url"].partition("?")[0], found, more)
 
     def _charge_refunds(self, asked: Asked, visit: Visit) -> Body:
         read = _read(asked, PAGING)

@@ -86,6 +86,14 @@ class Ledger:
         made = kind if kind in KINDS else "customer"
         self.operate(Operation(deed=Deed.CREATE, kind=made, scope=scope))
 
+    def grow(self, scope: str, kind: str, id_: str) -> None:
+        """Add one to the lines or items of an object whose own list is being paged."""
+        timeline = self._world.find(scope, kind, id_)
+        parts = KINDS[kind].parts
+        if timeline is not None and timeline.latest.body is not None and parts is not None:
+            count = len(timeline.latest.body[parts]["data"])
+            self.operate(Operation(deed=Deed.CHANGE, kind=kind, id=id_, scope=scope, parts=count + 1))
+
     def _true(self, timeline: Timeline) -> Body:
         latest = timeline.latest
         shown = None if latest.body is None else as_shown(latest.body, version=self._api_version, whole=True)
