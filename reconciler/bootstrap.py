@@ -161,6 +161,31 @@ def opened(settings: Settings) -> Iterator[Database]:
         yield database
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """
+    What it takes to tell people how things stand.
+
+    Attributes:
+        kinds: The names of the mirrored kinds of every source.
+    """
+
+    database: Database
+    budgets: Budgets
+    kinds: Mapping[str, Sequence[str]]
+
+
+@contextmanager
+def view(settings: Settings) -> Iterator[View]:
+    """Yield what it takes to look, and to want objects: no provider is asked, and no shape becomes the current one."""
+    with ExitStack() as stack:
+        database, _ = _open(settings, stack)
+        providers = _providers()
+        limits = {source.name: providers[source.provider].limits(source) for source in settings.sources}
+        kinds = {source.name: _mirrored_kinds(source, providers[source.provider]) for source in settings.sources}
+        yield View(database, Budgets(database, limits, Metrics()), kinds)
+
+
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
     """Return every kind that this program's adapters know, by provider and name; needs no configuration."""
     return {name: provider.kinds for name, provider in _providers().items()}
@@ -218,6 +243,12 @@ def _stripe_access(source: Source) -> StripeAccess:
     if not isinstance(source.access, StripeAccess):
         raise TypeError(source.provider)
     return source.access
+
+
+def _mirrored_kinds(source: Source, provider: _Provider) -> tuple[str, ...]:
+    if isinstance(source.kinds, tuple):
+        return source.kinds
+    return tuple(name for name, kind in provider.kinds.items() if source.kinds == "all" or kind.core)
 
 
 def _providers() -> Mapping[str, _Provider]:
