@@ -32,7 +32,7 @@ class Column:
     One typed column of a kind's view.
 
     Attributes:
-        pointers: JSON pointers tried in this order; the first that holds something wins (fields move between API versions).
+        pointers: JSON pointers tried in this order; the first that holds something wins (fields move between versions).
         type: The PostgreSQL type; `epoch` means seconds since 1970 shown as timestamptz.
     """
 
@@ -93,7 +93,7 @@ class Budget(Protocol):
     """
 
     def spend(self, operation: str) -> None:
-        """Wait for the right to make one call named *operation*; raises `SourceBusy` if that would outlast the deadline."""
+        """Wait for the right to call *operation* once; raises `SourceBusy` if that would outlast the deadline."""
 
     def answered(self, operation: str, status: str) -> None:
         """Count an answer: an HTTP status, or `timeout`, `refused`."""
@@ -147,7 +147,7 @@ class Adapter(Protocol):
         """Yield every object (whole) or id (hint) the source still has; raises rather than stopping early."""
 
     def identity(self, scope: str = "") -> str:
-        """Return the provider's id of the account behind the credential; raises `AccessLost` if *scope* cannot be read."""
+        """Return the provider's id of the account behind the credential; raises `AccessLost` if *scope* is not seen."""
 
     def scopes(self) -> Sequence[str]:
         """Return the scopes to sweep; `("",)` where there is only one."""

@@ -76,8 +76,10 @@ CREATE TABLE refetches (
     PRIMARY KEY (source, scope, kind, id),
     CONSTRAINT refetches_reason CHECK (reason IN ('webhook', 'sweep', 'trigger', 'replay', 'tie', 'reread', 'hand_edit'))
 );
--- When a refetch is due: at due_at while something is wanted, at again_at for a reread, whichever comes first.
-CREATE INDEX refetches_due ON refetches ((LEAST(CASE WHEN wanted > done THEN due_at END, again_at)))
+-- When a refetch is due: at due_at while something is wanted, at again_at for a reread, whichever comes first. A lane
+-- each for sweeps and for all that is live: neither has to look through the other's.
+CREATE INDEX refetches_due ON refetches (source, kind, (CASE WHEN reason = 'sweep' THEN 1 ELSE 0 END),
+                                         (LEAST(CASE WHEN wanted > done THEN due_at END, again_at)))
     WHERE dead_at IS NULL AND (wanted > done OR again_at IS NOT NULL);
 CREATE INDEX refetches_dead ON refetches (source, dead_at) WHERE dead_at IS NOT NULL;
 
@@ -265,7 +267,7 @@ AS $$
     INSERT INTO refetches AS mine (source, scope, kind, id, wanted, reason, due_at)
     VALUES (edited_source, edited_scope, edited_kind, edited_id, nextval('positions'), 'hand_edit', clock_timestamp())
     ON CONFLICT (source, scope, kind, id) DO UPDATE SET
-        wanted   = nextval('positions'),
+        wanted   = GREATEST(nextval('positions'), mine.wanted + 1, mine.done + 1),
         reason   = 'hand_edit',
         due_at   = LEAST(mine.due_at, excluded.due_at),
         dead_at  = NULL,
@@ -294,6 +296,12 @@ BEGIN
     NEW.source_updated_at := NULL;
     NEW.read_from := nextval('positions');
     NEW.read_until := NEW.read_from;
+    NEW.observed_at := clock_timestamp();
+    NEW.applied_at := NEW.observed_at;
+    -- `infinity` and the years before Christ are times that no program reads.
+    IF NEW.deleted_at > NEW.observed_at OR NEW.deleted_at < timestamptz '0001-01-02 00:00:00+00' THEN
+        NEW.deleted_at := NEW.observed_at;
+    END IF;
     PERFORM want_edited(NEW.source, NEW.scope, NEW.kind, NEW.id);
     RETURN NEW;
 END

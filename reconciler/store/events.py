@@ -223,20 +223,15 @@ def _name(
     connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None
 ) -> dict[tuple[str, str], tuple[ObjectRef, ...]]:
     """Want what the arrivals name, except what is older than our row; return those exceptions by event."""
-    named = [
-        (_key(each), each.notification.occurred_at, about)
-        for each in arrivals
-        if not each.notification.skipped
-        for about in each.notification.named
-    ]
+    named = _named(arrivals)
     if not named:
         return {}
     older = _older(connection, named, now=now)
-    fresh = [Want(about.ref, Reason.WEBHOOK, about.locator) for key, _, about in named if (key, about.ref) not in older]
+    fresh = [Want(about.ref, Reason.WEBHOOK, about.locator) for key, about in named if (key, about.ref) not in older]
     wanted = refetches.want(connection, fresh, now=now)
     waits = [
         (*key, about.ref, _WAITS_FOR_NOTHING if (key, about.ref) in older else wanted[about.ref], about.stamp)
-        for key, _, about in named
+        for key, about in named
     ]
     _wait(connection, waits)
     declined: dict[tuple[str, str], tuple[ObjectRef, ...]] = {}
@@ -248,14 +243,25 @@ def _name(
     return declined
 
 
+def _named(arrivals: Sequence[Arrival]) -> list[tuple[tuple[str, str], Named]]:
+    """Return what each arrival names, once; of two mentions the newer counts, and one without a stamp above all."""
+    found: dict[tuple[tuple[str, str], ObjectRef], Named] = {}
+    for arrival in arrivals:
+        for about in () if arrival.notification.skipped else arrival.notification.named:
+            mentioned = found.setdefault((_key(arrival), about.ref), about)
+            if mentioned.stamp is not None and (about.stamp is None or about.stamp > mentioned.stamp):
+                found[_key(arrival), about.ref] = about
+    return [(key, about) for (key, _), about in found.items()]
+
+
 def _older(
     connection: Connection,
-    named: Sequence[tuple[tuple[str, str], datetime | None, Named]],
+    named: Sequence[tuple[tuple[str, str], Named]],
     *,
     now: datetime | None,
 ) -> set[tuple[tuple[str, str], ObjectRef]]:
     """Put on record, and return, which named objects our rows have already gone beyond."""
-    stamped = [(key, about) for key, _, about in named if about.stamp is not None]
+    stamped = [(key, about) for key, about in named if about.stamp is not None]
     if not stamped:
         return set()
     parameters = refetches.keys(about.ref for _, about in stamped) | {

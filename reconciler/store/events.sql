@@ -48,23 +48,27 @@ WHERE mine.source_updated_at > incoming.stamp
   AND mine.digest IS NOT NULL;
 
 -- name: insert_event_objects
--- Say which objects these events name and which number each waits for; a repeat waits for the later number.
+-- Say which objects these events name and which number each waits for; a repeat waits for its own number.
 INSERT INTO event_objects AS mine (source, event_id, scope, kind, id, wanted, stamp)
 SELECT source, event_id, scope, kind, id, wanted, stamp
 FROM unnest(%(source)b::text[], %(event_id)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[],
             %(wanted)b::bigint[], %(stamp)b::timestamptz[])
     AS incoming(source, event_id, scope, kind, id, wanted, stamp)
 ON CONFLICT (source, event_id, scope, kind, id) DO UPDATE SET
-    wanted = GREATEST(mine.wanted, excluded.wanted);
+    wanted = excluded.wanted;
 
 -- name: lock_events
 -- Lock, in key order, the open and the dead events that a read of this object may close: those that wait for no more
--- than it covers.
+-- than it covers, and for more than was done before. The history of a busy object is not looked through.
 SELECT mine.source, mine.event_id, mine.occurred_at, mine.received_at, named.stamp, named.wanted
 FROM event_objects AS named
 JOIN webhook_events AS mine ON (mine.source, mine.event_id) = (named.source, named.event_id)
 WHERE (named.source, named.scope, named.kind, named.id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
   AND named.wanted <= %(wanted)s
+  AND named.wanted > COALESCE((
+      SELECT asked.done FROM refetches AS asked
+      WHERE (asked.source, asked.scope, asked.kind, asked.id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
+  ), 0)
   AND (mine.outcome IS NULL OR mine.outcome = 'dead')
 ORDER BY mine.source, mine.event_id
 FOR UPDATE OF mine;

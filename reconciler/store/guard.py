@@ -7,23 +7,27 @@ The guard: the one place where a row of `objects` changes, and the rule by which
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+
 from reconciler import content
 from reconciler.model import Change, ObjectRef, Reason, Verdict
 from reconciler.store import refetches, statements
+from reconciler.store.database import sqlstate
 from reconciler.store.refetches import Again, Ladders, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Row
 
     from reconciler.model import Body, Origin, Reading, Snapshot
+    from reconciler.store.database import Database
     from reconciler.store.mirror import Mirror, MirroredKind, Rules
 
 REWOUND_READS = 4
@@ -34,6 +38,7 @@ REWOUND_LOOKS = (timedelta(hours=1), timedelta(hours=6), timedelta(hours=24))
 
 _LADDER = (0.05, 0.25, 0.70)  # steps of the rewind ladder, as parts of `rewound_after`: they add up to one
 _NOW = timedelta(0)
+_BEYOND_LIMITS = "54"  # PostgreSQL's class "program limit exceeded": a text too long for jsonb, a key for its index
 
 
 class Standing(Enum):
@@ -112,7 +117,7 @@ class Judgement:
     change: Change | None = None
     because: str = ""
     again: tuple[timedelta, ...] = ()
-    seen: Seen = Seen()
+    seen: Seen = field(default_factory=Seen)
     stamp: datetime | None = None
 
 
@@ -140,6 +145,8 @@ class Outcome:
     seen: Seen
     digest: str | None
     had_row: bool
+    was_deleted: bool
+    positions: tuple[int, int]
     stored_stamp: datetime | None
     stored_positions: tuple[int, int] | None
 
@@ -184,15 +191,19 @@ _TABLE: Mapping[tuple[Standing, Age], tuple[Verdict, str]] = {
 _SETTLED = {(Standing.BEFORE, Age.EQUAL), (Standing.BEFORE, Age.OLDER)}
 
 
-def judge(stored: Stored | None, incoming: Incoming, seen: Seen, *, rules: Rules, now: datetime) -> Judgement:
+def judge(  # noqa: PLR0911 - a return for each paragraph of the rule
+    stored: Stored | None, incoming: Incoming, seen: Seen, *, rules: Rules, now: datetime
+) -> Judgement:
     """
     Say what is to become of *incoming* over *stored*: the guard's table, and nothing but.
 
     *seen* is what earlier live reads of this object left for its ladders; *now* is the database's clock.
     """
+    if incoming.alive:
+        seen = replace(seen, absent=None)
     if stored is None:
         change = Change.CREATED if incoming.alive else Change.DELETED
-        return Judgement(Verdict.APPLIED, change, seen=_climbed_down(seen), stamp=incoming.stamp)
+        return Judgement(Verdict.APPLIED, change, seen=seen.climbed_down(), stamp=incoming.stamp)
     if incoming.n < stored.n:
         return Judgement(Verdict.TIED, because="the row has a newer shape than this process", again=(_NOW,), seen=seen)
     where = standing((incoming.reading.read_from, incoming.read_until), (stored.read_from, stored.read_until))
@@ -201,7 +212,7 @@ def judge(stored: Stored | None, incoming: Incoming, seen: Seen, *, rules: Rules
     if incoming.reading.listed and not incoming.stamped:
         return Judgement(None, because="a listing of an unstamped kind differs", again=(_NOW,), seen=seen)
     if stored.deleted and incoming.alive and where is Standing.AFTER:
-        return _over_tombstone(incoming, seen, rules=rules, now=now)
+        return _over_tombstone(stored, incoming, seen, rules=rules, now=now)
     ordered = incoming.stamped and incoming.alive and not stored.deleted
     older = age(incoming.stamp, stored.source_updated_at) if ordered else Age.EQUAL
     verdict, because = _TABLE[where, older]
@@ -209,7 +220,7 @@ def judge(stored: Stored | None, incoming: Incoming, seen: Seen, *, rules: Rules
         change = _change(stored, incoming, older)
         # A tombstone keeps the last known stamp.
         stamp = incoming.stamp if incoming.alive else stored.source_updated_at
-        return Judgement(verdict, change, seen=_climbed_down(seen), stamp=stamp)
+        return Judgement(verdict, change, seen=seen.climbed_down(), stamp=stamp)
     if (where, older) == (Standing.AFTER, Age.OLDER) and incoming.live:
         return _older(incoming, seen, because, change=Change.REWOUND, kept=stored.source_updated_at, rules=rules)
     again = () if (where, older) in _SETTLED else (_NOW,)
@@ -238,18 +249,22 @@ def _unchanged(stored: Stored, incoming: Incoming, seen: Seen, *, where: Standin
     return replace(climbed, verdict=Verdict.UNCHANGED)
 
 
-def _over_tombstone(incoming: Incoming, seen: Seen, *, rules: Rules, now: datetime) -> Judgement:
-    """Believe life after death when two live reads show it, the second begun `read_lag` after the first ended."""
+def _over_tombstone(stored: Stored, incoming: Incoming, seen: Seen, *, rules: Rules, now: datetime) -> Judgement:
+    """
+    Believe life after death when two live reads show it, the second begun `read_lag` after the first ended.
+
+    A first one that ended before the tombstone was last confirmed counts for nothing, nor does one from the future.
+    """
     because = "a first live read over a tombstone"
     if not incoming.live:
         return Judgement(Verdict.TIED, because="a listing shows it alive over a tombstone", again=(_NOW,), seen=seen)
     first = seen.alive
-    if first is None or first.ended_at > now:
+    if first is None or first.ended_at > now or first.until <= stored.read_until:
         first = refetches.Alive(incoming.read_until, now)
     elif incoming.reading.read_from > first.until and incoming.reading.began_at >= first.ended_at + rules.read_lag:
-        return Judgement(Verdict.APPLIED, Change.RESTORED, seen=_climbed_down(seen), stamp=incoming.stamp)
+        return Judgement(Verdict.APPLIED, Change.RESTORED, seen=seen.climbed_down(), stamp=incoming.stamp)
     wait = max(_NOW, first.ended_at + rules.read_lag - now)
-    return Judgement(Verdict.TIED, because=because, again=(wait,), seen=replace(seen, alive=first, absent=None))
+    return Judgement(Verdict.TIED, because=because, again=(wait,), seen=replace(seen, alive=first))
 
 
 def _older(
@@ -265,21 +280,18 @@ def _older(
     else:
         climbed = refetches.Older(ladder.reads + 1, ladder.began_at, incoming.read_until, incoming.stamp)
     if climbed.reads >= REWOUND_READS and began - climbed.began_at >= rules.rewound_after:
-        down = _climbed_down(seen)
         return Judgement(
-            Verdict.APPLIED, change, because="rewound", again=REWOUND_LOOKS, seen=down, stamp=incoming.stamp
+            Verdict.APPLIED,
+            change,
+            because="rewound",
+            again=REWOUND_LOOKS,
+            seen=seen.climbed_down(),
+            stamp=incoming.stamp,
         )
     step = min(climbed.reads, len(_LADDER)) - 1
     due = climbed.began_at + rules.rewound_after * sum(_LADDER[: step + 1])
     wait = max(due - began, rules.rewound_after * _LADDER[0])
-    return Judgement(
-        Verdict.DECLINED, because=because, again=(wait,), seen=replace(seen, older=climbed, absent=None), stamp=kept
-    )
-
-
-def _climbed_down(seen: Seen) -> Seen:
-    """Forget the guard's own ladders: the row has moved. Those of events are the drain's to forget."""
-    return replace(seen, alive=None, older=None, absent=None)
+    return Judgement(Verdict.DECLINED, because=because, again=(wait,), seen=replace(seen, older=climbed), stamp=kept)
 
 
 def _change(stored: Stored, incoming: Incoming, older: Age) -> Change:
@@ -318,6 +330,55 @@ def apply(
             outcomes[index] = outcome
         left = [index for index in left if outcomes[index] is None]
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+def apply_apart(
+    database: Database,
+    readings: Sequence[Reading],
+    *,
+    origin: Origin,
+    mirror: Mirror,
+    loading: Iterable[tuple[str, str]] = (),
+    buried: Callable[[Connection, ObjectRef, int], None] | None = None,
+    now: datetime | None = None,
+) -> list[Outcome]:
+    """
+    Apply a batch in a transaction of its own, split where one snapshot spoils it until that one is alone.
+
+    That one becomes a dead letter with the reason; *buried* is told its number in that transaction. The others are
+    applied. Returns the outcomes of those, in order.
+    """
+    kinds = frozenset(loading)
+
+    def applied(part: Sequence[Reading]) -> list[Outcome]:
+        try:
+            return database.commit(
+                lambda connection: apply(connection, part, origin=origin, mirror=mirror, loading=kinds, now=now)
+            )
+        except (DBAPIError, ValueError, ArithmeticError, RecursionError) as error:
+            if isinstance(error, DBAPIError) and not _is_about_values(error):
+                raise
+            if len(part) == 1:
+                because = f"cannot be stored: {' '.join(str(getattr(error, 'orig', error)).split())}"
+                bury(part[0].snapshot.ref, because)
+                return []
+        half = len(part) // 2
+        return applied(part[:half]) + applied(part[half:])
+
+    def bury(ref: ObjectRef, because: str) -> None:
+        def work(connection: Connection) -> None:
+            number = refetches.bury_unread(connection, ref, because=because, now=now)
+            if buried is not None:
+                buried(connection, ref, number)
+
+        database.commit(work)
+
+    return applied(readings) if readings else []
+
+
+def _is_about_values(error: DBAPIError) -> bool:
+    """Whether the server, or the driver before it, refuses what it was given, rather than being unable to take it."""
+    return isinstance(error, DataError | IntegrityError) or (sqlstate(error) or "").startswith(_BEYOND_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +485,7 @@ class _Applying:
     def _outrun(self, positions: Iterable[int], *, drawn: int | None = None) -> None:
         beyond = max(positions, default=0)
         if beyond >= (self.position if drawn is None else drawn):
-            statements.rows(self.connection, "advance_positions", {"beyond": beyond})
+            refetches.outrun(self.connection, beyond)
 
     def _judge(
         self, each: _Weighed, row: Row[Any] | None, seen: Mapping[ObjectRef, Ladders], horizon: int
@@ -436,7 +497,7 @@ class _Applying:
         stored = None
         if row is not None:
             ordering = row.source_updated_at if each.incoming.stamped else None
-            stored = Stored(ordering, row.read_from, row.read_until, row.digest, row.n, row.deleted_at is not None)
+            stored = Stored(ordering, row.read_from, row.read_until, row.digest, row.n, row.deleted)
         judgement = judge(stored, each.incoming, before, rules=self.mirror.rules, now=self.now)
         if judgement.change is Change.CREATED and (each.ref.source, each.ref.kind) in self.loading:
             return replace(judgement, change=Change.LOADED)
@@ -462,10 +523,17 @@ class _Applying:
             if judgement.verdict is Verdict.UNCHANGED
         ]
         if chosen:
-            stamps = [_later_stamp(each, judgement.stamp, stored[each.ref]) for each, judgement in chosen]
-            columns = _columns([each for each, _ in chosen], stamps=stamps)
-            alive = [each.incoming.alive for each, _ in chosen]
-            statements.run(self.connection, "touch_objects", columns | {"alive": alive})
+            touched = [each for each, _ in chosen]
+            reshaped = [each if each.body and each.incoming.n > stored[each.ref].n else None for each in touched]
+            parameters = refetches.keys(each.ref for each in touched) | {
+                "source_updated_at": [_later_stamp(each, told.stamp, stored[each.ref]) for each, told in chosen],
+                "observed_at": [each.snapshot.observed_at for each in touched],
+                "read_from": [each.incoming.reading.read_from for each in touched],
+                "read_until": [each.incoming.read_until for each in touched],
+                "shape": [None if each is None else each.mirrored.shape for each in reshaped],
+                "body": [None if each is None else content.dumps(each.body) for each in reshaped],
+            }
+            statements.run(self.connection, "touch_objects", parameters)
 
     def _decline(
         self, weighed: Sequence[_Weighed], judged: Sequence[Judgement], stored: Mapping[ObjectRef, Row[Any]]
@@ -527,7 +595,8 @@ class _Applying:
             began = each.incoming.reading.began_at if each.incoming.live else None
             before = seen.get(each.ref, Ladders())
             reached = began is not None and any(time <= began for time in before.again)
-            if judgement.again or reached or (each.incoming.live and judgement.seen != before.seen):
+            moved = judgement.verdict is Verdict.APPLIED
+            if judgement.again or reached or (judgement.seen != before.seen if each.incoming.live else moved):
                 rereads.append(
                     Again(
                         each.ref,
@@ -537,6 +606,7 @@ class _Applying:
                         wants=judgement.verdict not in {Verdict.APPLIED, Verdict.UNCHANGED},
                         began_at=began,
                         locator=each.snapshot.locator,
+                        moved=moved,
                     )
                 )
         return refetches.read_again(self.connection, rereads, now=self.now)
@@ -560,6 +630,8 @@ class _Applying:
             seen=judgement.seen,
             digest=each.incoming.digest,
             had_row=row is not None,
+            was_deleted=row is not None and row.deleted,
+            positions=(each.incoming.reading.read_from, each.incoming.read_until),
             stored_stamp=None if row is None else row.source_updated_at,
             stored_positions=None if row is None else (row.read_from, row.read_until),
         )
@@ -580,7 +652,11 @@ def _differences(each: _Weighed, row: Row[Any] | None) -> list[Body]:
     if row is None or row.body is None or each.body is None:
         return []
     form = each.mirrored.form
-    return content.differences(form.compared(content.parse(row.body)), form.compared(each.body))
+    theirs = form.compared(each.body)
+    try:
+        return content.differences(form.compared(content.parse(row.body)), theirs)
+    except (ValueError, RecursionError):  # edited by hand into something we would not have written
+        return [{"path": "", "ours": None, "theirs": theirs, "absent": "ours"}]
 
 
 def _columns(weighed: Sequence[_Weighed], *, stamps: Sequence[datetime | None]) -> dict[str, Any]:

@@ -8,14 +8,15 @@ SELECT set_config('reconciler.guard', 'on', true) AS guard,
 -- Draw a position and read the clock. One row.
 SELECT nextval('positions') AS position, COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now;
 
+-- name: lock_positions
+-- Let one transaction at a time move the sequence. A statement of its own: the next one must see where it was left.
+SELECT pg_advisory_xact_lock(hashtextextended('reconciler.positions', 0));
+
 -- name: advance_positions
 -- Move the sequence beyond a position that must come from before a failover or restore; never moves it back.
 -- The margin outruns positions drawn between reading and setting.
-WITH locked AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended('reconciler.positions', 0))
-)
 SELECT setval('positions', %(beyond)s::bigint + 100000)
-FROM locked, positions
+FROM positions
 WHERE positions.last_value <= %(beyond)s::bigint;
 
 -- name: highest_position
@@ -45,8 +46,8 @@ RETURNING source, scope, kind, id;
 
 -- name: lock_objects
 -- Lock the rows of these keys in key order and return them; the body only where the digest differs.
-SELECT mine.source, mine.scope, mine.kind, mine.id, mine.source_updated_at, mine.observed_at, mine.read_from,
-       mine.read_until, mine.digest, split_part(mine.shape, ':', 1)::int AS n, mine.deleted_at,
+SELECT mine.source, mine.scope, mine.kind, mine.id, mine.source_updated_at, mine.read_from, mine.read_until,
+       mine.digest, split_part(mine.shape, ':', 1)::int AS n, mine.deleted_at IS NOT NULL AS deleted,
        CASE WHEN mine.digest IS DISTINCT FROM incoming.digest THEN mine.body::text END AS body
 FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[], %(digest)b::text[])
     AS incoming(source, scope, kind, id, digest)
@@ -76,17 +77,19 @@ FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::tex
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id);
 
 -- name: touch_objects
--- Move positions, stamp and time of rows that show the same content, which this transaction has locked.
+-- Move positions, stamp and time of rows that show the same content, which this transaction has locked. A body comes
+-- with a new shape only: what no longer is to be stored must go, compared or not.
 UPDATE objects AS mine SET
     source_updated_at = incoming.source_updated_at,
     observed_at       = GREATEST(mine.observed_at, incoming.observed_at),
     read_from         = GREATEST(mine.read_from, incoming.read_from),
     read_until        = GREATEST(mine.read_until, incoming.read_until),
-    shape             = CASE WHEN incoming.alive THEN incoming.shape ELSE mine.shape END
+    shape             = COALESCE(incoming.shape, mine.shape),
+    body              = COALESCE(incoming.body::jsonb, mine.body)
 FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[],
             %(source_updated_at)b::timestamptz[], %(observed_at)b::timestamptz[],
-            %(read_from)b::bigint[], %(read_until)b::bigint[], %(shape)b::text[], %(alive)b::bool[])
-    AS incoming(source, scope, kind, id, source_updated_at, observed_at, read_from, read_until, shape, alive)
+            %(read_from)b::bigint[], %(read_until)b::bigint[], %(shape)b::text[], %(body)b::text[])
+    AS incoming(source, scope, kind, id, source_updated_at, observed_at, read_from, read_until, shape, body)
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id);
 
 -- name: insert_declined

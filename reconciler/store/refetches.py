@@ -8,7 +8,7 @@ as that. So bursts coalesce, one worker at a time looks at an object, and no wak
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reconciler import content
@@ -17,12 +17,17 @@ from reconciler.store import statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
     from uuid import UUID
 
     from sqlalchemy import Connection, Row
 
     from reconciler.model import Body, Verdict
+
+
+FURTHEST = timedelta(hours=25)
+"""No rule sets a reread further ahead: a time beyond that was set by a clock that stood wrong."""
+
+_ANY_SHAPE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,10 @@ class Seen:
     behind: int = 0
     confirmed: datetime | None = None
 
+    def climbed_down(self) -> Seen:
+        """Return it without the guard's own ladders, for a row that has moved; those of events stay."""
+        return replace(self, alive=None, older=None, absent=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Ladders:
@@ -95,6 +104,7 @@ class Again:
         wants: The reread replaces the read that asked: it draws a number, for events and runs to wait on.
         seen: What the ladders have seen; None: as before.
         began_at: When the read that leaves this began; clears times up to it. None: it was no live read.
+        moved: Our row has changed: where *seen* is None, the guard's ladders begin anew.
     """
 
     ref: ObjectRef
@@ -104,6 +114,7 @@ class Again:
     wants: bool
     began_at: datetime | None
     locator: Body | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,31 +160,49 @@ def want(connection: Connection, wants: Sequence[Want], *, now: datetime | None 
     """
     Make every object due and return the number each drew; wakes the workers on commit.
 
-    Several wants of one object draw one number. A number that is not beyond what was done already comes from before a
-    failover: the sequence is moved on and the number drawn again.
+    Several wants of one object draw one number. Where the sequence turns out to have been set back (a failover, a
+    restore), it is moved on and the numbers are drawn again.
     """
     if not wants:
         return {}
     chosen = {each.ref: each for each in wants}
     parameters = keys(chosen) | {
         "reason": [str(each.reason) for each in chosen.values()],
-        "locator": [None if each.locator is None else content.dumps(each.locator) for each in chosen.values()],
+        "locator": [_held(each.locator) for each in chosen.values()],
         "now": now,
     }
     drawn = statements.rows(connection, "want", parameters)
-    behind = [row.done for row in drawn if row.wanted <= row.done]
+    behind = [row.wanted for row in drawn if row.drawn < row.wanted]
     if behind:
-        statements.rows(connection, "advance_positions", {"beyond": max(behind)})
+        outrun(connection, max(behind))
         drawn = statements.rows(connection, "want", parameters)
     statements.rows(connection, "notify_wanted")
     return {_ref(row): row.wanted for row in drawn}
 
 
+def outrun(connection: Connection, beyond: int) -> None:
+    """Move the sequence beyond a position that must come from before a failover or restore; never back."""
+    statements.rows(connection, "lock_positions")
+    statements.rows(connection, "advance_positions", {"beyond": beyond})
+
+
 def due_kind(
-    connection: Connection, source: str, kinds: Sequence[str], *, sweep: bool, now: datetime | None = None
+    connection: Connection,
+    source: str,
+    kinds: Sequence[str],
+    *,
+    sweep: bool,
+    n: Sequence[int] | None = None,
+    now: datetime | None = None,
 ) -> str | None:
-    """Return the kind whose refetch has been due longest in this lane of *source*; None: nothing is due."""
-    parameters = {"source": source, "kinds": list(kinds), "sweep": sweep, "now": now}
+    """
+    Return the kind whose refetch has been due longest in this lane of *source*; None: nothing is due.
+
+    *n* are the numbers of this process's shapes, in the order of *kinds*: what `lease` would leave to a newer process
+    is left out here too, or it would stand before everything else for ever.
+    """
+    shapes = [_ANY_SHAPE] * len(kinds) if n is None else list(n)
+    parameters = {"source": source, "kinds": list(kinds), "n": shapes, "sweep": sweep, "now": now}
     found = statements.row(connection, "due_kind", parameters)
     return None if found is None else found.kind
 
@@ -194,14 +223,14 @@ def lease(
     *n* is the number of this process's shape: a kind that a newer process stores differently is left to that process.
     """
     parameters = {"source": source, "kind": kind, "n": n, "sweep": sweep, "lease": lease, "now": now}
-    return _leased(statements.row(connection, "lease", parameters))
+    return leased_row(statements.row(connection, "lease", parameters))
 
 
 def lease_one(
     connection: Connection, ref: ObjectRef, *, n: int, lease: timedelta, now: datetime | None = None
 ) -> Leased | None:
     """Lease the refetch of *ref*; None: it is not due, or somebody else has it."""
-    return _leased(statements.row(connection, "lease_one", key(ref) | {"n": n, "lease": lease, "now": now}))
+    return leased_row(statements.row(connection, "lease_one", key(ref) | {"n": n, "lease": lease, "now": now}))
 
 
 def lock_seen(connection: Connection, refs: Iterable[ObjectRef]) -> dict[ObjectRef, Ladders]:
@@ -224,15 +253,17 @@ def read_again(connection: Connection, rereads: Sequence[Again], *, now: datetim
     if fresh:
         statements.run(connection, "open_refetches", keys(fresh) | {"now": now})
     locked = lock_seen(connection, [each.ref for each in rereads])
-    chosen = [each for each in rereads if each.ref in locked]
-    again = [_times(each, locked[each.ref].again, now) for each in chosen]
+    left = {each.ref: _left(each, locked[each.ref], now) for each in rereads if each.ref in locked}
+    chosen = [each for each in rereads if each.at or left.get(each.ref, Ladders()) != locked.get(each.ref, Ladders())]
+    if not chosen:
+        return {}
     parameters = keys(each.ref for each in chosen) | {
         "wants": [each.wants and bool(each.at) for each in chosen],
         "reason": [str(each.reason) for each in chosen],
         "due_at": [min(each.at, default=now) for each in chosen],
-        "again_at": [min(times, default=None) for times in again],
-        "seen": [_told(each.seen or locked[each.ref].seen, times) for each, times in zip(chosen, again, strict=True)],
-        "locator": [None if each.locator is None else content.dumps(each.locator) for each in chosen],
+        "again_at": [min(left[each.ref].again, default=None) for each in chosen],
+        "seen": [_told(left[each.ref]) for each in chosen],
+        "locator": [_held(each.locator) for each in chosen],
     }
     drawn = statements.rows(connection, "read_again", parameters)
     if any(each.at for each in chosen):
@@ -249,20 +280,24 @@ def settle(connection: Connection, leased: Leased, *, verdict: Verdict | None) -
 
 def postpone(connection: Connection, leased: Leased, *, due_at: datetime, because: str, counts: bool) -> bool:
     """Give the lease back and look again at *due_at*; return whether the lease still held."""
-    parameters = {"token": leased.token, "due_at": due_at, "because": because, "counts": counts}
+    parameters = {"token": leased.token, "due_at": due_at, "because": _plain(because), "counts": counts}
     return statements.run(connection, "postpone", key(leased.ref) | parameters) > 0
 
 
 def bury(connection: Connection, leased: Leased, *, because: str, now: datetime | None = None) -> bool:
     """Make a dead letter of the refetch, unless it was wanted since; return whether it is one now."""
-    parameters = {"token": leased.token, "because": because, "now": now}
+    parameters = {"token": leased.token, "because": _plain(because), "now": now}
     found = statements.row(connection, "bury", key(leased.ref) | parameters)
     return found is not None and found.dead
 
 
-def bury_unread(connection: Connection, ref: ObjectRef, *, because: str) -> int:
-    """Make a dead letter of an object that was listed but cannot be stored; return its number."""
-    found = statements.one(connection, "bury_unread", key(ref) | {"because": because})
+def bury_unread(connection: Connection, ref: ObjectRef, *, because: str, now: datetime | None = None) -> int:
+    """
+    Make a dead letter of an object that was listed but cannot be stored; return its number.
+
+    Where it is wanted already it stays so: events wait for the fetch, which may show more than the list did.
+    """
+    found = statements.one(connection, "bury_unread", key(ref) | {"because": _plain(because), "now": now})
     return int(found.wanted)
 
 
@@ -276,8 +311,16 @@ def unfreeze(connection: Connection, *, lease: timedelta) -> int:
     return statements.run(connection, "unfreeze", {"lease": lease})
 
 
+def _left(each: Again, before: Ladders, now: datetime) -> Ladders:
+    """Return what the ladders of a locked refetch hold from now on."""
+    seen = each.seen
+    if seen is None:
+        seen = before.seen.climbed_down() if each.moved else before.seen
+    return Ladders(seen, _times(each, before.again, now))
+
+
 def _times(each: Again, standing: tuple[datetime, ...], now: datetime) -> tuple[datetime, ...]:
-    kept = [time for time in standing if each.began_at is None or time > each.began_at]
+    kept = [time for time in standing if each.began_at is None or each.began_at < time <= now + FURTHEST]
     # A wanting reread that is due at once needs no time of its own: its number makes it due.
     timed = [time for time in each.at if time > now or not each.wants]
     return tuple(sorted({*kept, *timed}))
@@ -287,7 +330,8 @@ def _ref(row: Row[Any]) -> ObjectRef:
     return ObjectRef(row.source, row.scope, row.kind, row.id)
 
 
-def _leased(row: Row[Any] | None) -> Leased | None:
+def leased_row(row: Row[Any] | None) -> Leased | None:
+    """Return the lease that a statement like `lease` returned; None where it leased nothing."""
     if row is None:
         return None
     return Leased(
@@ -303,11 +347,22 @@ def _leased(row: Row[Any] | None) -> Leased | None:
     )
 
 
-def _told(seen: Seen, again: Sequence[datetime]) -> str | None:
+def _held(locator: Body | None) -> str | None:
+    """Write a locator as PostgreSQL can hold it."""
+    return None if locator is None else content.dumps(content.clean(locator)[0])
+
+
+def _plain(because: str) -> str:
+    """Return a reason as PostgreSQL can hold it: providers' answers are quoted in reasons."""
+    return str(content.clean(because)[0])
+
+
+def _told(ladders: Ladders) -> str | None:
     """Write what ladders have seen as `refetches.seen` holds it; None when there is nothing to tell."""
+    seen = ladders.seen
     told: dict[str, Any] = {}
-    if again:
-        told["again"] = [time.isoformat() for time in again]
+    if ladders.again:
+        told["again"] = [time.isoformat() for time in ladders.again]
     for name, note in (("alive", seen.alive), ("absent", seen.absent)):
         if note is not None:
             told[name] = {"until": note.until, "ended_at": note.ended_at.isoformat()}

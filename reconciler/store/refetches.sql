@@ -1,6 +1,7 @@
 -- name: want
 -- Want these objects, in key order: each draws a number under its row's lock. Live reasons outlast a sweep's, a hand
--- edit outlasts all until settled. Returns key, wanted and done.
+-- edit outlasts all until settled. No number is below an earlier one, whatever became of the sequence: returns key,
+-- wanted, and the number drawn, which is lower only if the sequence was set back.
 INSERT INTO refetches AS mine (source, scope, kind, id, wanted, reason, locator, due_at)
 SELECT incoming.source, incoming.scope, incoming.kind, incoming.id, nextval('positions'), incoming.reason,
        incoming.locator::jsonb, COALESCE(%(now)s::timestamptz, clock_timestamp())
@@ -9,16 +10,16 @@ FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::tex
     AS incoming(source, scope, kind, id, reason, locator)
 ORDER BY incoming.source, incoming.scope, incoming.kind, incoming.id
 ON CONFLICT (source, scope, kind, id) DO UPDATE SET
-    wanted   = nextval('positions'),
-    reason   = CASE WHEN mine.wanted > mine.done AND mine.dead_at IS NULL
-                         AND (mine.reason = 'hand_edit' OR excluded.reason = 'sweep')
+    wanted   = GREATEST(nextval('positions'), mine.wanted + 1, mine.done + 1),
+    reason   = CASE WHEN mine.wanted > mine.done
+                         AND (mine.reason = 'hand_edit' OR excluded.reason = 'sweep' AND mine.dead_at IS NULL)
                     THEN mine.reason ELSE excluded.reason END,
     locator  = COALESCE(excluded.locator, mine.locator),
     due_at   = CASE WHEN mine.wanted > mine.done AND mine.dead_at IS NULL
                     THEN LEAST(mine.due_at, excluded.due_at) ELSE excluded.due_at END,
     dead_at  = NULL,
     attempts = 0
-RETURNING source, scope, kind, id, wanted, done;
+RETURNING source, scope, kind, id, wanted, currval('positions') AS drawn;
 
 -- name: notify_wanted
 -- Wake the workers of every process when this transaction commits.
@@ -26,33 +27,44 @@ SELECT pg_notify('reconciler_wanted', '');
 
 -- name: due_kind
 -- The kind of the refetch that has been due longest in this lane of a source, among these kinds; no row: nothing is.
-SELECT mine.kind
-FROM refetches AS mine
-WHERE mine.source = %(source)s
-  AND mine.kind = ANY(%(kinds)b::text[])
-  AND (mine.reason = 'sweep') = %(sweep)s
-  AND mine.dead_at IS NULL
-  AND (mine.wanted > mine.done OR mine.again_at IS NOT NULL)
-  AND LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
-      <= COALESCE(%(now)s::timestamptz, clock_timestamp())
-  AND (mine.leased_until IS NULL OR mine.leased_until <= COALESCE(%(now)s::timestamptz, clock_timestamp()))
-  AND NOT EXISTS (
-      SELECT FROM pauses
-      WHERE pauses.source = mine.source AND pauses.scope IN ('', mine.scope)
-        AND pauses.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
-  )
-ORDER BY LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
+-- A kind that has a higher shape than the number beside it is left out, as `lease` leaves it.
+SELECT asked.kind
+FROM unnest(%(kinds)b::text[], %(n)b::int[]) AS asked(kind, n)
+CROSS JOIN LATERAL (
+    SELECT LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at) AS at
+    FROM refetches AS mine
+    WHERE mine.source = %(source)s
+      AND mine.kind = asked.kind
+      AND CASE WHEN mine.reason = 'sweep' THEN 1 ELSE 0 END = %(sweep)s::int
+      AND mine.dead_at IS NULL
+      AND (mine.wanted > mine.done OR mine.again_at IS NOT NULL)
+      AND LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
+          <= COALESCE(%(now)s::timestamptz, clock_timestamp())
+      AND (mine.leased_until IS NULL OR mine.leased_until <= COALESCE(%(now)s::timestamptz, clock_timestamp()))
+      AND NOT EXISTS (
+          SELECT FROM pauses
+          WHERE pauses.source = mine.source AND pauses.scope IN ('', mine.scope)
+            AND pauses.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
+      )
+    ORDER BY LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
+    LIMIT 1
+) AS due
+WHERE NOT EXISTS (
+    SELECT FROM shapes WHERE shapes.source = %(source)s AND shapes.kind = asked.kind AND shapes.n > asked.n
+)
+ORDER BY due.at
 LIMIT 1;
 
 -- name: lease
 -- Lease the refetch of one kind that has been due longest in this lane: no other worker gets it until the lease ends.
--- Remembers what was wanted, and draws the position the read begins at. At most one row.
+-- Remembers what was wanted, and draws the position the read begins at. Where nothing is wanted but a reread's time has
+-- come, the reason is that. At most one row.
 WITH due AS MATERIALIZED (
     SELECT mine.source, mine.scope, mine.kind, mine.id
     FROM refetches AS mine
     WHERE mine.source = %(source)s
       AND mine.kind = %(kind)s
-      AND (mine.reason = 'sweep') = %(sweep)s
+      AND CASE WHEN mine.reason = 'sweep' THEN 1 ELSE 0 END = %(sweep)s::int
       AND mine.dead_at IS NULL
       AND (mine.wanted > mine.done OR mine.again_at IS NOT NULL)
       AND LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
@@ -76,7 +88,8 @@ UPDATE refetches AS mine SET
     leased_wanted = mine.wanted
 FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
-RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted, mine.reason, mine.locator::text AS locator,
+RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
+          CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
           mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
           COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at;
 
@@ -102,7 +115,8 @@ UPDATE refetches AS mine SET
     leased_wanted = mine.wanted
 FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
-RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted, mine.reason, mine.locator::text AS locator,
+RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
+          CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
           mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
           COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at;
 
@@ -127,7 +141,8 @@ ON CONFLICT DO NOTHING;
 -- Queue rereads and keep what ladders have seen, on rows this transaction has locked. A reread that wants draws a
 -- number; its time counts unless something else is waiting to be read anyway. Returns key and wanted.
 UPDATE refetches AS mine SET
-    wanted   = CASE WHEN incoming.wants THEN nextval('positions') ELSE mine.wanted END,
+    wanted   = CASE WHEN incoming.wants THEN GREATEST(nextval('positions'), mine.wanted + 1, mine.done + 1)
+                    ELSE mine.wanted END,
     reason   = CASE WHEN NOT incoming.wants OR mine.reason = 'hand_edit' AND mine.wanted > mine.done THEN mine.reason
                     WHEN mine.wanted > GREATEST(mine.done, COALESCE(mine.leased_wanted, 0)) THEN mine.reason
                     ELSE incoming.reason END,
@@ -192,14 +207,16 @@ WHERE (mine.source, mine.scope, mine.kind, mine.id) = (%(source)s, %(scope)s, %(
 RETURNING mine.dead_at IS NOT NULL AS dead;
 
 -- name: bury_unread
--- Make a dead letter of an object that was listed but cannot be stored, so that its run can go on.
+-- Make a dead letter of an object that was listed but cannot be stored, so that its run can go on. Where somebody
+-- else wants it, the fetch they wait for decides.
 INSERT INTO refetches AS mine (source, scope, kind, id, wanted, reason, due_at, last_error, dead_at)
-VALUES (%(source)s, %(scope)s, %(kind)s, %(id)s, nextval('positions'), 'sweep', clock_timestamp(), %(because)s,
-        clock_timestamp())
+VALUES (%(source)s, %(scope)s, %(kind)s, %(id)s, nextval('positions'), 'sweep',
+        COALESCE(%(now)s::timestamptz, clock_timestamp()), %(because)s,
+        COALESCE(%(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (source, scope, kind, id) DO UPDATE SET
-    wanted     = nextval('positions'),
+    wanted     = GREATEST(nextval('positions'), mine.wanted + 1, mine.done + 1),
     last_error = excluded.last_error,
-    dead_at    = excluded.dead_at
+    dead_at    = CASE WHEN mine.wanted > mine.done AND mine.dead_at IS NULL THEN NULL ELSE excluded.dead_at END
 RETURNING mine.wanted;
 
 -- name: unfreeze
