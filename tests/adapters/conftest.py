@@ -11,6 +11,7 @@ import pytest
 from adapters.stripe import Stripe
 from tests.adapters.scripted import Scripted
 from tests.adapters.spent import Spent
+from tests.adapters.trickle import Trickle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,3 +49,10 @@ def stripe_at() -> Iterator[Callable[..., Stripe]]:
             return stack.enter_context(closing(Stripe("stripe-eu", **given)))
 
         yield made
+
+
+@pytest.fixture
+def trickle() -> Iterator[Callable[[bytes], Trickle]]:
+    """Yield what starts a server that begins as given and then answers a byte at a time."""
+    with ExitStack() as stack:
+        yield lambda start: stack.enter_context(closing(Trickle(start)))

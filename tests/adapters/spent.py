@@ -1,4 +1,4 @@
-"""A budget that allows everything and remembers what it was told."""
+"""A budget that allows what it is told to and remembers what it was told."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ class Spent:
         operations: In the order of `spend`.
         answers: Operation and status, in the order of `answered`.
         holds: Seconds and operation, in the order of `hold`.
+        refusal: What `spend` raises; None: it allows everything.
     """
 
     def __init__(self) -> None:
@@ -20,9 +21,12 @@ class Spent:
         self.operations: list[str] = []
         self.answers: list[tuple[str, str]] = []
         self.holds: list[tuple[float, str | None]] = []
+        self.refusal: Exception | None = None
 
     def spend(self, operation: str) -> None:
         """Remember a call about to be made."""
+        if self.refusal is not None:
+            raise self.refusal
         with self._lock:
             self.operations.append(operation)
 

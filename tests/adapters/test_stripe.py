@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from reconciler.model import Notification
     from tests.adapters.scripted import Asked, Scripted
+    from tests.adapters.trickle import Trickle
 
     MakeStripe = Callable[..., Stripe]
     MakeScripted = Callable[[Callable[[Asked], Said]], Scripted]
@@ -734,35 +735,6 @@ def test_a_sub_list_with_a_query(stripe_at: MakeStripe, scripted: MakeScripted) 
 # Time
 
 
-class Trickle:
-    """A server that answers one byte at a time, and never comes to an end."""
-
-    def __init__(self, start: bytes) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._start, self._over = start, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._listening.settimeout(5)
-        talking, _ = self._listening.accept()
-        with talking:
-            talking.recv(65536)
-            talking.sendall(self._start)
-            while not self._over.wait(0.02):
-                try:
-                    talking.sendall(b"x")
-                except OSError:
-                    return
-
-    def close(self) -> None:
-        """Stop."""
-        self._over.set()
-        self._thread.join()
-        self._listening.close()
-
-
 @pytest.mark.parametrize(
     "start",
     [
@@ -774,9 +746,11 @@ class Trickle:
     ],
     ids=["status", "headers", "length", "chunks", "close"],
 )
-def test_a_trickling_answer_ends_at_the_deadline(stripe_at: MakeStripe, start: bytes) -> None:
+def test_a_trickling_answer_ends_at_the_deadline(
+    stripe_at: MakeStripe, trickle: Callable[[bytes], Trickle], start: bytes
+) -> None:
     """One deadline holds for the whole answer, headers too, however little each socket read waits."""
-    server, budget = Trickle(start), Spent()
+    server, budget = trickle(start), Spent()
     began = time.monotonic()
 
     with pytest.raises(SourceUnavailable, match="complete"):
@@ -784,7 +758,6 @@ def test_a_trickling_answer_ends_at_the_deadline(stripe_at: MakeStripe, start: b
 
     assert 0.3 < time.monotonic() - began < 2
     assert budget.answers == [("GET /v1/customers/{id}", "timeout")]
-    server.close()
 
 
 def test_nobody_listens(stripe_at: MakeStripe) -> None:
