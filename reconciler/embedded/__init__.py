@@ -41,6 +41,7 @@ _SETTINGS = {
     "log_timezone": "UTC",
     "lc_messages": "C",
     "logging_collector": "off",
+    "log_checkpoints": "off",
 }
 _SERVERS_USERS = ("postgres", "nobody")
 _SUN_PATH = 103
@@ -177,10 +178,14 @@ class Embedded:
             time.sleep(0.01)
 
     def _create_database(self) -> None:
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
-            if found is None:
-                connection.execute(f"CREATE DATABASE {DATABASE}")
+        try:
+            with psycopg.connect(self.url(), autocommit=True) as connection:
+                found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+                if found is None:
+                    connection.execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg.Error as error:
+            message = self._why(f"the embedded PostgreSQL is up but refuses: {' '.join(str(error).split())}")
+            raise ConfigError(message) from error
 
     def _cluster(self) -> int | None:
         try:
@@ -198,6 +203,8 @@ class Embedded:
             message = f"the embedded PostgreSQL cannot be made in {self.root}: {_end(made.stdout)}"
             raise ConfigError(message)
         fresh.rename(self._data)
+        _make_durable(self.root)
+        _make_durable(self.root.parent)
 
     def _server_user(self) -> tuple[int, int] | None:
         """Return who runs the server where that is not us: PostgreSQL refuses to be root."""
@@ -317,6 +324,15 @@ _INITDB = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-in
 
 def _end(text: str) -> str:
     return text.strip()[-_LOG_END:]
+
+
+def _make_durable(folder: Path) -> None:
+    """See that the names in *folder* outlive a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _in_a_sentence(root: Path, error: OSError) -> str:

@@ -42,6 +42,7 @@ _TICK = 0.1
 _PATIENCE = 30.0
 _ORPHANS_GET = 5.0
 _FAST_DEATHS = 5
+_LOG_TURNS_AT = 16 * 2**20
 
 
 class Busy(Exception):
@@ -236,11 +237,17 @@ class Guardian:
                     os.kill(pid, signal.SIGKILL)
         return True
 
+    def _turn_log(self) -> None:
+        log = self.root / LOG
+        if log.exists() and log.stat().st_size > _LOG_TURNS_AT:
+            log.replace(log.with_suffix(".log.old"))
+
     def _launch(self) -> None:
         # These name a pid. With nobody living in the cluster they are stale, and block a start if it is used again.
         name = f".s.PGSQL.{PORT}"
         for left in (self.data / "postmaster.pid", self.socket / f"{name}.lock", self.socket / name):
             left.unlink(missing_ok=True)
+        self._turn_log()
         uid, gid = self.owner or (None, None)
         with (self.root / LOG).open("ab") as log:
             self._server = subprocess.Popen(  # noqa: S603 - our own binary, no shell

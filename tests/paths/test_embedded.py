@@ -247,6 +247,30 @@ def test_a_killed_guardian_costs_nothing(root: Path) -> None:
     assert is_down(root)
 
 
+def test_a_guardian_is_not_asked_to_go(root: Path) -> None:
+    """What a service manager sends to every process does not end the server under its users."""
+    with Embedded(root) as embedded:
+        for polite in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(guardian_of(root), polite)
+
+        assert not guardian.is_free(root / guardian.GUARD)
+        assert answers(embedded.url())
+
+
+def test_a_long_log_is_turned(root: Path) -> None:
+    """A log that grew large is put aside at the next launch, so that it cannot fill the disk."""
+    with Embedded(root):
+        pass
+    with (root / guardian.LOG).open("ab") as log:
+        log.truncate(32 * 2**20)
+
+    with Embedded(root):
+        pass
+
+    assert (root / guardian.LOG).stat().st_size < 2**20
+    assert (root / "postgres.log.old").stat().st_size > 2**20
+
+
 def test_everything_killed_is_only_a_crash(root: Path) -> None:
     """With postmaster, guardian and user killed together, the next start recovers."""
     with users(root) as [user]:
@@ -364,6 +388,22 @@ def test_a_root_that_cannot_be_is_a_sentence(place: Path) -> None:
 
     with pytest.raises(ConfigError, match="file"):
         Embedded(place / "file" / "postgres").start()
+
+
+@_ROOT_ONLY
+def test_a_full_disk_is_a_sentence(root: Path) -> None:
+    """Where a cluster does not fit, that is what the refusal says, and no half of one is left to trip over."""
+    root.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(root)], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    try:
+        with pytest.raises(ConfigError, match="No space left on device"):
+            Embedded(root).start()
+
+        assert not (root / "data").exists()
+    finally:
+        subprocess.run(["umount", "--lazy", str(root)], check=True)
 
 
 @_ROOT_ONLY
