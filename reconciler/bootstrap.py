@@ -135,6 +135,7 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             schedule=settings.schedule,
             workers=settings.drain.workers,
             metrics=metrics,
+            stop=stop,
         )
         receiver = Receiver(database, adapters, metrics, beat=lambda: beat("receive-writer"))
         yield Program(

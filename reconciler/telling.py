@@ -45,6 +45,8 @@ def tell(outcomes: Iterable[Outcome], *, origin: Origin, metrics: Metrics) -> No
             )
         elif outcome.change is Change.REWOUND:
             log.warning("write.rewound", **told, because="the source has rewound", stored_stamp=outcome.stored_stamp)
+        elif outcome.change is Change.LOADED:
+            log.debug("write.applied", **told, change=str(outcome.change))  # the run says how many
         elif outcome.change is not None:
             log.info("write.applied", **told, change=str(outcome.change))
         else:

@@ -1,0 +1,129 @@
+"""What a run is asked to do, how far it has come, and what it reports."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reconciler.model import Verdict
+from reconciler.times import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from reconciler.store.guard import Outcome
+    from reconciler.times import Last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """
+    What a run is asked to do.
+
+    Attributes:
+        trigger: nightly, light, catch_up, cli or http.
+        since: Where each kind's window begins; `Last`, or None: at its watermark.
+        until: Where it ends; None: it is open to now.
+        sources: By name; empty: all.
+        kinds: Empty: all that are mirrored.
+        full: Compare every object, and prove each missing one gone.
+        dry_run: Find drift and leave everything as it is.
+        light: A cheap pass over the feeds: the overlap only, nothing that is not newer than our row.
+    """
+
+    trigger: str
+    since: datetime | Last | None
+    until: datetime | None = None
+    sources: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    full: bool = False
+    dry_run: bool = False
+    light: bool = False
+
+
+@dataclass(slots=True)
+class KindReport:
+    """What a run has seen of one kind; its public fields are the keys of the run report, in that order."""
+
+    source: str
+    provider: str
+    scope: str
+    kind: str
+    state: str = "running"
+    since: datetime | None = None
+    until: datetime | None = None
+    listed: int = 0
+    applied: int = 0
+    unchanged: int = 0
+    declined: int = 0
+    tied: int = 0
+    tombstones: int = 0
+    in_flight: int = 0
+    calls: int = 0
+    error: str | None = None
+    note: str | None = None
+    drift: int = 0
+
+    def told(self) -> dict[str, Any]:
+        """Return it as the run report shows it."""
+        told = {name: getattr(self, name) for name in self.__slots__ if name != "drift"}
+        return told | {name: None if told[name] is None else iso(told[name]) for name in ("since", "until")}
+
+    def count(self, outcome: Outcome) -> None:
+        """Count the verdict of one listed snapshot."""
+        if outcome.verdict is Verdict.APPLIED:
+            self.applied += 1
+        elif outcome.verdict is Verdict.UNCHANGED:
+            self.unchanged += 1
+        elif outcome.verdict is Verdict.DECLINED:
+            self.declined += 1
+        elif outcome.verdict is Verdict.TIED:
+            self.tied += 1
+
+    def answer(self, verdicts: Mapping[str, int]) -> None:
+        """Add what became of the objects that were read for this run, and say whether all of it was seen."""
+        self.applied += sum(verdicts.get(each, 0) for each in ("applied", "in_flight", "tombstone"))
+        self.tombstones += verdicts.get("tombstone", 0)
+        self.in_flight += verdicts.get("in_flight", 0)
+        self.unchanged += verdicts.get("unchanged", 0)
+        self.declined += verdicts.get("declined", 0)
+        self.tied += verdicts.get("tied", 0)
+        unread = [f"{verdicts[each]} {each}" for each in ("dead", "unfinished") if verdicts.get(each)]
+        if unread and self.error is None:
+            self.error = ", ".join(unread)
+        self.state = "incomplete" if self.error else "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: what it is doing, how much it has listed, and how many objects it still has to read."""
+
+    doing: str
+    listed: int
+    left: int
+
+
+@dataclass(slots=True)
+class Going:
+    """
+    A run under way.
+
+    Attributes:
+        loading: The (source, kind) pairs that were never swept before: what is new there is no drift.
+        ended: Set when the run must stop asking its providers: another took its kinds over, or the process stops.
+        compared: What a dry run has looked at.
+    """
+
+    run_id: int
+    asked: Asked
+    started_at: datetime
+    reports: list[KindReport]
+    loading: frozenset[tuple[str, str]]
+    ended: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tallies(self) -> dict[str, Any]:
+        """Return what `runs.tallies` holds."""
+        return {"kinds": [report.told() for report in self.reports]}

@@ -1,0 +1,410 @@
+"""Runs of this process: begun, carried out, and put on record."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import structlog
+
+from reconciler.adapter import Listing
+from reconciler.errors import ConfigError, DatabaseUnavailable, ReconcilerError, SourceError, SourceRefused
+from reconciler.model import Hint, ObjectRef, Via
+from reconciler.store import runs
+from reconciler.sweep.asked import Going, KindReport, Progress
+from reconciler.sweep.pages import drawn, listed
+from reconciler.sweep.taking import Comparing, Repairing
+from reconciler.sweep.windows import window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from sqlalchemy import Connection
+
+    from reconciler.adapter import Adapter, Kind
+    from reconciler.budgets import Budgets
+    from reconciler.config import ScheduleSettings
+    from reconciler.drain import Drain
+    from reconciler.metrics import Metrics
+    from reconciler.model import Page
+    from reconciler.store.database import Database
+    from reconciler.store.mirror import Mirror
+    from reconciler.sweep.asked import Asked
+    from reconciler.sweep.taking import Taking
+    from reconciler.sweep.windows import Window
+
+PATIENCE = timedelta(seconds=60)
+"""How long a run waits for refetches that are not due yet before it calls them unfinished."""
+
+_RENEW_EVERY = runs.HOLD.total_seconds() / 4
+_SHOWN_EVERY, _LOOKS_EVERY = 1.0, 0.05
+_PIECE = 500
+
+
+class Sweep:
+    """Begins runs, carries them out, and keeps their records."""
+
+    def __init__(
+        self,
+        database: Database,
+        adapters: Mapping[str, Adapter],
+        *,
+        mirror: Mirror,
+        drain: Drain,
+        budgets: Budgets,
+        schedule: ScheduleSettings,
+        workers: int,
+        metrics: Metrics,
+        stop: Event,
+    ) -> None:
+        self._database = database
+        self._adapters = adapters
+        self._mirror = mirror
+        self._drain = drain
+        self._budgets = budgets
+        self._schedule = schedule
+        self._workers = workers
+        self._metrics = metrics
+        self._stop = stop
+        self._going: dict[int, Going] = {}
+        self._log = structlog.get_logger()
+
+    def begin(self, asked: Asked) -> int:
+        """
+        Begin a run and return its id; it holds its kinds from now on and waits for `execute`.
+
+        Raises `RunHeld` if another run holds one of them, and `ConfigError` for a source or kind that is not mirrored.
+        """
+        pairs = self._pairs(asked)
+
+        def begin(connection: Connection) -> tuple[runs.Begun, frozenset[tuple[str, str]]]:
+            loading = _never_swept(connection, pairs)
+            told = {
+                "full": asked.full,
+                "light": asked.light,
+                "loading": [{"source": source, "kind": kind} for source, kind in sorted(loading)],
+            }
+            begun = runs.begin(
+                connection,
+                pairs,
+                trigger=asked.trigger,
+                since=asked.since if isinstance(asked.since, datetime) else None,
+                until=asked.until,
+                dry_run=asked.dry_run,
+                asked=told,
+            )
+            return begun, loading
+
+        begun, loading = self._database.commit(begin)
+        reports = [
+            KindReport(source, self._adapters[source].provider, "", kind, until=asked.until) for source, kind in pairs
+        ]
+        self._going[begun.run_id] = Going(begun.run_id, asked, begun.started_at, reports, loading)
+        self._log.info("run.started", run_id=begun.run_id, trigger=asked.trigger, kinds=len(pairs))
+        return begun.run_id
+
+    def execute(self, run_id: int, *, progress: Callable[[Progress], None] = lambda _: None) -> str:
+        """Carry out a run that was begun here and return the state it ended in; never raises for a source's sake."""
+        going = self._going.pop(run_id)
+        try:
+            with self._renewed(going):
+                self._carry_out(going, progress)
+            state, because = self._judge(going)
+        except ReconcilerError as error:
+            state, because = "failed", str(error)
+        except Exception as error:  # noqa: BLE001 - logged whole; a run always ends on record
+            self._log.exception("run.failed", run_id=run_id)
+            state, because = "failed", f"unexpected: {type(error).__name__}: {error}"
+        for report in going.reports:
+            if report.state == "running":
+                report.state, report.error = "incomplete", report.error or because
+        self._finish(going, state, because)
+        return state
+
+    # --- what is asked for ---
+
+    def _pairs(self, asked: Asked) -> list[tuple[str, str]]:
+        chosen = tuple(dict.fromkeys(asked.sources)) or tuple(self._adapters)
+        known = [source for source in chosen if source in self._adapters]
+        mirrored = {kind for source in known for kind in self._adapters[source].kinds}
+        configured, there = ", ".join(sorted(self._adapters)) or "none", ", ".join(sorted(mirrored)) or "none"
+        faults = [f"source {name!r} is not configured; there is: {configured}" for name in chosen if name not in known]
+        faults += [
+            f"kind {kind!r} is not mirrored by {', '.join(chosen)}; there is: {there}"
+            for kind in asked.kinds
+            if kind not in mirrored
+        ]
+        if faults:
+            raise ConfigError(*faults)
+        return [
+            (source, kind)
+            for source in chosen
+            for kind in self._adapters[source].kinds
+            if not asked.kinds or kind in asked.kinds
+        ]
+
+    # --- the run ---
+
+    @contextmanager
+    def _renewed(self, going: Going) -> Iterator[None]:
+        """Keep the run's kinds held while the block runs; a run that loses them asks its providers no more."""
+        over = Event()
+
+        def renew() -> None:
+            since = time.monotonic()
+            while not over.wait(_LOOKS_EVERY):
+                if self._stop.is_set():
+                    going.ended.set()
+                if time.monotonic() - since < _RENEW_EVERY:
+                    continue
+                since = time.monotonic()
+                if not self._is_held(going):
+                    going.ended.set()
+
+        thread = Thread(target=renew, name=f"run-{going.run_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _is_held(self, going: Going) -> bool:
+        try:
+            return self._database.commit(lambda connection: runs.renew(connection, going.run_id))
+        except DatabaseUnavailable:
+            return True  # a hold outlasts a short absence
+
+    def _carry_out(self, going: Going, progress: Callable[[Progress], None]) -> None:
+        sources = list(dict.fromkeys(report.source for report in going.reports))
+        all_listed = Event()
+        with ThreadPoolExecutor(len(sources) + self._workers + 1, thread_name_prefix="sweep") as pool:
+            readers = (
+                []
+                if going.asked.dry_run
+                else [pool.submit(self._work_off, going, all_listed, number) for number in range(self._workers)]
+            )
+            listings = [pool.submit(self._list_source, going, source) for source in sources]
+            try:
+                self._await(going, progress, "listing", listings)
+            finally:
+                all_listed.set()
+            self._await(going, progress, "reading", readers)
+
+    def _await(
+        self, going: Going, progress: Callable[[Progress], None], doing: str, futures: Sequence[Future[None]]
+    ) -> None:
+        try:
+            while wait(futures, timeout=_SHOWN_EVERY, return_when=FIRST_EXCEPTION).not_done:
+                for future in futures:
+                    if future.done():
+                        future.result()
+                self._show(going, progress, doing)
+            for future in futures:
+                future.result()
+        except BaseException:
+            going.ended.set()
+            raise
+        self._show(going, progress, doing)
+
+    def _show(self, going: Going, progress: Callable[[Progress], None], doing: str) -> None:
+        def keep(connection: Connection) -> int:
+            runs.tally(connection, going.run_id, going.tallies())
+            return runs.count_left(connection, going.run_id)
+
+        progress(Progress(doing, sum(report.listed for report in going.reports), self._database.commit(keep)))
+
+    def _judge(self, going: Going) -> tuple[str, str | None]:
+        counted = self._database.commit(lambda connection: runs.verdicts(connection, going.run_id))
+        for report in going.reports:
+            verdicts = Counter[str]()
+            for (source, _, kind), each in counted.items():
+                if (source, kind) == (report.source, report.kind):
+                    verdicts.update(each)
+            report.answer(verdicts)
+        wrong = [f"{report.source}/{report.kind}: {report.error}" for report in going.reports if report.error]
+        return ("incomplete", "; ".join(wrong)) if wrong else ("complete", None)
+
+    def _finish(self, going: Going, state: str, because: str | None) -> None:
+        def finish(connection: Connection) -> None:
+            runs.finish(connection, going.run_id, state=state, tallies=going.tallies(), because=because)
+
+        try:
+            self._database.commit(finish)
+        except DatabaseUnavailable as error:
+            # Nobody renews the hold from now on: the next run marks this one abandoned.
+            self._log.error("run.unrecorded", run_id=going.run_id, state=state, because=str(error))
+        self._metrics.ran(going.asked.trigger, state)
+        drift = sum(report.drift for report in going.reports)
+        self._log.info("run.finished", run_id=going.run_id, state=state, because=because, drift=drift)
+
+    # --- listing ---
+
+    def _list_source(self, going: Going, source: str) -> None:
+        for report in going.reports:
+            if report.source == source:
+                self._list_kind(going, report)
+
+    def _list_kind(self, going: Going, report: KindReport) -> None:
+        adapter = self._adapters[report.source]
+        try:
+            self._refuse_older_shape(report)
+            for scope in adapter.scopes():
+                self._list_scope(going, report, adapter, scope)
+        except SourceError as error:
+            report.error = str(error) or type(error).__name__
+            self._log.warning("sweep.incomplete", source=report.source, kind=report.kind, because=report.error)
+
+    def _refuse_older_shape(self, report: KindReport) -> None:
+        newest = self._database.commit(lambda c: runs.newest_shape(c, report.source, report.kind))
+        if newest > self._mirror.of(report.source, report.kind).n:
+            raise SourceRefused("a newer process stores this kind in another shape; sweep it with that one")
+
+    def _list_scope(self, going: Going, report: KindReport, adapter: Adapter, scope: str) -> None:
+        asked, kind = going.asked, adapter.kinds[report.kind]
+        swept = self._database.commit(lambda c: runs.watermarks(c, report.source)).get((scope, kind.name))
+        chosen = window(asked, kind, swept=swept, now=going.started_at, overlap=self._schedule.overlap)
+        report.since, report.note = chosen.since, chosen.note
+        taking = self._taking(going, adapter)
+        before, _ = drawn(self._database)
+        seen: set[str] = set()
+        for via, pages in _feeds(adapter, kind, scope, chosen):
+            for page in listed(pages, database=self._database, budgets=self._budgets, ended=going.ended):
+                refs = [*(each.snapshot.ref for each in page.readings), *(hint.ref for hint in page.hints)]
+                report.listed += len(refs)
+                report.calls += page.calls
+                seen.update(ref.id for ref in refs if via is Via.CRAWL)
+                readings = [each for each in page.readings if not _is_beyond(asked, each.snapshot.stamp)]
+                if readings:
+                    taking.snapshots(report, readings, via)
+                self._take_hints(going, report, taking, kind, page.hints)
+        if asked.full and chosen.crawl:
+            self._look_at(report, taking, scope, self._unlisted(report, scope, seen, before=before))
+        if kind.open_while is not None and not asked.light:
+            self._look_at(report, taking, scope, self._unfinished(report, kind, scope))
+        if not asked.dry_run and chosen.closes_at(swept):
+            self._move_watermark(going, report, kind, scope)
+
+    def _taking(self, going: Going, adapter: Adapter) -> Taking:
+        if going.asked.dry_run:
+            return Comparing(
+                going, database=self._database, mirror=self._mirror, adapter=adapter, budgets=self._budgets
+            )
+        return Repairing(
+            going,
+            database=self._database,
+            mirror=self._mirror,
+            drain=self._drain,
+            metrics=self._metrics,
+            in_flight=self._schedule.in_flight,
+        )
+
+    def _take_hints(self, going: Going, report: KindReport, taking: Taking, kind: Kind, hints: Sequence[Hint]) -> None:
+        """Take the hints that are worth a read: not those told by an event that our row has answered."""
+        told = [hint for hint in hints if not _is_beyond(going.asked, hint.changed_at)]
+        if not told:
+            return
+        with self._database.transaction() as connection:
+            known = runs.known(connection, told)
+            reached = _stamps(connection, told) if going.asked.light and kind.stamp else {}
+        worth = [
+            hint for hint in told if (hint.event_id, hint.ref) not in known and not _is_for_the_night(hint, reached)
+        ]
+        if worth:
+            taking.hints(report, worth)
+
+    def _look_at(self, report: KindReport, taking: Taking, scope: str, ids: Iterable[str]) -> None:
+        hints = [Hint(ObjectRef(report.source, scope, report.kind, each)) for each in ids]
+        for start in range(0, len(hints), _PIECE):
+            taking.hints(report, hints[start : start + _PIECE])
+
+    def _unlisted(self, report: KindReport, scope: str, seen: set[str], *, before: int) -> list[str]:
+        """Return the living rows that the complete listing did not show: only a read proves that one is gone."""
+        with self._database.transaction() as connection:
+            living = runs.living(connection, report.source, scope, report.kind, before=before)
+            return [each for each in living if each not in seen]
+
+    def _unfinished(self, report: KindReport, kind: Kind, scope: str) -> list[str]:
+        """Return the rows that are not finished: their changes need not show in any feed."""
+        if kind.open_while is None:
+            return []
+        pointer, values = kind.open_while
+        with self._database.transaction() as connection:
+            return runs.unfinished(connection, report.source, scope, kind.name, pointer=pointer, values=values)
+
+    def _move_watermark(self, going: Going, report: KindReport, kind: Kind, scope: str) -> None:
+        until = going.started_at - kind.feed_lag
+        if going.asked.until is not None:
+            until = min(until, going.asked.until)
+        self._database.commit(
+            lambda connection: runs.move_watermark(connection, report.source, scope, kind.name, swept_until=until)
+        )
+
+    # --- reading what was only hinted at ---
+
+    def _work_off(self, going: Going, all_listed: Event, number: int) -> None:
+        """Read what the run waits for until nothing is left that can be read soon."""
+        while not going.ended.is_set():
+            finished = all_listed.is_set()  # looked at before what is left: nothing is wanted after it
+            left = self._database.commit(lambda connection: runs.left(connection, going.run_id))
+            if finished and all(_is_hopeless(each) for each in left):
+                return
+            start = number % max(1, len(left))
+            if not any(self._read(going, each) for each in (*left[start:], *left[:start])):
+                time.sleep(_LOOKS_EVERY)
+
+    def _read(self, going: Going, left: runs.Left) -> bool:
+        """Read objects of one kind while some are due; return whether any was."""
+        reports = [report for report in going.reports if (report.source, report.kind) == (left.source, left.kind)]
+        turned = False
+        while not going.ended.is_set():
+            looked = self._drain.turn_in_run(going.run_id, left.source, left.kind)
+            if looked is None:
+                break
+            turned = True
+            with going.lock:
+                reports[0].calls += looked.calls
+        return turned
+
+
+def _never_swept(connection: Connection, pairs: Sequence[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    swept = {
+        (source, kind) for source in {source for source, _ in pairs} for _, kind in runs.watermarks(connection, source)
+    }
+    return frozenset(pair for pair in pairs if pair not in swept)
+
+
+def _feeds(adapter: Adapter, kind: Kind, scope: str, chosen: Window) -> Iterator[tuple[Via, Iterator[Page]]]:
+    if chosen.crawl and kind.list is not Listing.NONE:
+        yield Via.CRAWL, adapter.crawl(kind.name, scope)
+    if chosen.since is not None:
+        yield Via.SWEEP, adapter.changed_since(kind.name, scope, chosen.since)
+
+
+def _is_beyond(asked: Asked, changed_at: datetime | None) -> bool:
+    return asked.until is not None and changed_at is not None and changed_at > asked.until
+
+
+def _stamps(connection: Connection, hints: Sequence[Hint]) -> dict[ObjectRef, datetime]:
+    rows = runs.stored(connection, [hint.ref for hint in hints])
+    return {
+        ref: row.source_updated_at
+        for ref, row in rows.items()
+        if row.digest is not None and row.source_updated_at is not None
+    }
+
+
+def _is_for_the_night(hint: Hint, reached: Mapping[ObjectRef, datetime]) -> bool:
+    """Say whether a light pass leaves this hint: our row's stamp has reached it."""
+    return hint.stamp is not None and hint.ref in reached and hint.stamp <= reached[hint.ref]
+
+
+def _is_hopeless(left: runs.Left) -> bool:
+    """Say whether nothing of this kind can be read soon: its source is paused, or its next read is far away."""
+    return left.paused >= left.open or left.next_at is None or left.next_at - left.now > PATIENCE
