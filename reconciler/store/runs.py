@@ -283,3 +283,13 @@ def loading(connection: Connection, run_ids: Sequence[int]) -> frozenset[tuple[s
 def count_left(connection: Connection, run_id: int) -> int:
     """Return how many objects the run still waits for."""
     return int(statements.one(connection, "count_left", {"run_id": run_id}).objects)
+
+
+def missed(connection: Connection, hints: Sequence[Hint]) -> frozenset[ObjectRef]:
+    """Return the objects of those hints whose event was never received."""
+    told = {hint.event_id: hint.ref for hint in hints if hint.event_id is not None}
+    if not told:
+        return frozenset()
+    parameters = {"source": next(iter(told.values())).source, "event_ids": list(told)}
+    received = {row.event_id for row in statements.rows(connection, "received_events", parameters)}
+    return frozenset(ref for event_id, ref in told.items() if event_id not in received)

@@ -296,3 +296,7 @@ WHERE runs.id = ANY(%(run_ids)b::bigint[]);
 -- name: count_left
 -- How many objects this run still waits for. One row.
 SELECT count(*) AS objects FROM run_objects WHERE run_id = %(run_id)s AND verdict IS NULL;
+
+-- name: received_events
+-- Those of these events that were received.
+SELECT event_id FROM webhook_events WHERE source = %(source)s AND event_id = ANY(%(event_ids)b::text[]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -130,15 +131,23 @@ class Comparing:
                 if ref not in self._compared
             ]
         report.calls += calls.count
-        self._compare(report, read)
+        with self._database.transaction() as connection:
+            missed = runs.missed(connection, hints)
+        self._compare(report, read, missed)
 
-    def _compare(self, report: KindReport, snapshots: Sequence[Snapshot]) -> None:
+    def _compare(
+        self, report: KindReport, snapshots: Sequence[Snapshot], missed: frozenset[ObjectRef] = frozenset()
+    ) -> None:
         fresh = {snapshot.ref: snapshot for snapshot in snapshots if snapshot.ref not in self._compared}
         self._compared.update(fresh)
         with self._database.transaction() as connection:
             rows = runs.stored(connection, list(fresh))
         found = [self._differs(snapshot, rows.get(ref)) for ref, snapshot in fresh.items()]
-        drift = [each for each in found if each is not None]
+        drift = [
+            replace(each, cause="missed_notification") if each.ref in missed and each.what == "differs" else each
+            for each in found
+            if each is not None
+        ]
         report.unchanged += len(found) - len(drift)
         report.drift += len(drift)
         run_id = self._going.run_id
