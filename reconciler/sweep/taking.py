@@ -67,7 +67,12 @@ class Repairing:
         """Apply them, and wait for the rereads that the guard queued."""
         origin = Origin(via, run_id=self._going.run_id)
         outcomes = guard.apply_apart(
-            self._database, readings, origin=origin, mirror=self._mirror, loading=self._going.loading
+            self._database,
+            readings,
+            origin=origin,
+            mirror=self._mirror,
+            loading=self._going.loading,
+            buried=self._wait_for_dead,
         )
         tell(outcomes, origin=origin, metrics=self._metrics)
         for outcome in outcomes:
@@ -90,6 +95,10 @@ class Repairing:
 
         self._database.commit(want)
         self._drain.wake()
+
+    def _wait_for_dead(self, connection: Connection, ref: ObjectRef, number: int) -> None:
+        """Let the run know of an object that cannot be stored: it is not complete."""
+        runs.ask(connection, self._going.run_id, [Hint(ref)], {ref: number})
 
     def _keep(self, connection: Connection, drift: Sequence[runs.Drift], again: Iterable[Outcome]) -> None:
         runs.drifted(connection, drift, run_id=self._going.run_id, repaired=True)
