@@ -115,6 +115,11 @@ class WebServer:
         if self._thread.ident is not None:
             self._thread.join(grace + 2)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the loop though nobody stopped it; None: nothing did."""
+        return self._fault
+
     def _server(self, site: Site) -> uvicorn.Server:
         patience, connections = self._patience, site.connections
 
