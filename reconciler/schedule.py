@@ -55,8 +55,7 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _REST = timedelta(minutes=10)
 _HELD_REST = timedelta(minutes=5)
 _NIGHTS_AROUND = range(-2, 3)
-_STOPPING = "the process is stopping"
-_ENDED = frozenset({"complete", "incomplete"})
+STOPPING = "the process is stopping"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +161,23 @@ def due(plan: Plan, now: datetime, standing: Mapping[Slot, Standing]) -> Due | N
     return None
 
 
+def next_run(plan: Plan, now: datetime, standing: Mapping[Slot, Standing]) -> tuple[str, datetime]:
+    """Return what will bring the next run of the source, and when; *now* where one is due."""
+    if chosen := due(plan, now, standing):
+        return chosen.trigger, now
+    coming = [(next_night(plan, now), NIGHTLY)]
+    resting = [
+        (each.held_until, CATCH_UP)
+        for slot, each in standing.items()
+        if slot.job is Job.NIGHTLY and each.state is State.FAILED and each.tries < TRIES[Job.NIGHTLY]
+    ]
+    coming += [max(resting)] if resting and max(resting)[0] > now else []
+    if plan.light_every is not None:
+        coming.append((_period(now, plan.light_every, plan.spread) + plan.light_every, LIGHT))
+    moment, trigger = min(coming)
+    return trigger, moment
+
+
 def rest(tries: int) -> timedelta:
     """Return how long a slot rests after so many tries."""
     return _REST * (1 << (tries - 1))
@@ -170,6 +186,8 @@ def rest(tries: int) -> timedelta:
 class Schedule:
     """
     Begins the runs of every plan, in this process as long as it leads.
+
+    *leads* is set while it does: after a silence of the database it does not, for another may.
 
     Attributes:
         failure: What ended a part of it that should have gone on; None: nothing did.
@@ -182,6 +200,7 @@ class Schedule:
         plans: Iterable[Plan],
         *,
         holder: str,
+        leads: threading.Event,
         beat: Callable[[str], None] = lambda _: None,
         pace: Pace | None = None,
     ) -> None:
@@ -193,20 +212,17 @@ class Schedule:
         self._beat = beat
         self._pace = pace or Pace()
         self._log = structlog.get_logger()
+        self._leads = leads
         self._leads_until = 0.0
         self._stopping = threading.Event()
         self._lock = threading.Lock()
+        self._looking = threading.Lock()
         self._at_work: dict[str, tuple[Claim, threading.Thread]] = {}
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": 3600},
         )
         self._scheduler.add_listener(self._failed, EVENT_JOB_ERROR)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process is the leader now; after a silence of the database it is none."""
-        return monotonic() < self._leads_until
 
     def start(self) -> None:
         """Take part: lead if nobody does, look at once and every minute, and at each source's time of night."""
@@ -221,6 +237,7 @@ class Schedule:
     def stop(self, grace: float) -> bool:
         """Begin nothing more, end what runs at its next step, and return whether it ended within *grace* seconds."""
         self._stopping.set()
+        self._leads.clear()
         self._scheduler.shutdown(wait=False)
         deadline = monotonic() + grace
         with self._lock:
@@ -236,7 +253,7 @@ class Schedule:
     def lead(self) -> None:
         """Become the leader if there is none, or stay it; a new leader looks at once."""
         self._beat("schedule")
-        began, led = monotonic(), self.leads
+        began, led = monotonic(), self._is_leading()
         try:
             leads = self._database.commit(
                 lambda connection: slots.hold(connection, ROLE, holder=self._holder, hold=self._pace.lead)
@@ -245,22 +262,33 @@ class Schedule:
             self._log.warning("schedule.database_away", because=str(error))
             return
         self._leads_until = began + self._pace.lead.total_seconds() if leads else 0.0
-        if leads and not led:
+        if self._is_leading() and not led:
             self._log.info("schedule.leads", holder=self._holder)
             self.look()
 
+    def _is_leading(self) -> bool:
+        """Say whether nobody else can be the leader now, and set the event that tells it."""
+        leading = monotonic() < self._leads_until
+        if leading and not self._stopping.is_set():
+            self._leads.set()
+        else:
+            self._leads.clear()
+        return leading
+
     def look(self, now: datetime | None = None) -> None:
         """Begin what is due, if this process leads; *now* is the database's clock where it is not given."""
-        if not self.leads or self._stopping.is_set():
-            return
-        try:
-            abandoned = self._database.commit(runs.abandon)
-            for each in self._plans:
-                self._look_at(each, now)
-        except DatabaseUnavailable as error:
-            self._log.warning("schedule.database_away", because=str(error))
-            return
-        for run_id in abandoned:
+        with self._looking:
+            if not self._is_leading() or self._stopping.is_set():
+                return
+            try:
+                self._tell_abandoned()
+                for each in self._plans:
+                    self._look_at(each, now)
+            except DatabaseUnavailable as error:
+                self._log.warning("schedule.database_away", because=str(error))
+
+    def _tell_abandoned(self) -> None:
+        for run_id in self._database.commit(runs.abandon):
             self._log.warning("run.abandoned", run_id=run_id, because="the process that ran it is gone")
 
     def _look_at(self, plan: Plan, given: datetime | None) -> None:
@@ -302,8 +330,8 @@ class Schedule:
         self._database.commit(lambda c: slots.keep(c, claim, hold=self._pace.claim, run_id=run_id))
         self._log.info("schedule.run", source=due.slot.source, trigger=due.trigger, slot=due.slot.name, run_id=run_id)
         state = self._sweep.execute(run_id, progress=self._progress)
-        if self._stopping.is_set() and state not in _ENDED:
-            raise Stopped(_STOPPING)
+        if self._stopping.is_set() and state != "complete":
+            raise Stopped(STOPPING)
         with self._database.transaction() as connection:
             waits = {pause.source for pause in story.pauses(connection)}
         if state == "complete" or (state == "incomplete" and due.slot.source in waits):
@@ -314,7 +342,7 @@ class Schedule:
 
     def _progress(self, _: Progress) -> None:
         if self._stopping.is_set():
-            raise Stopped(_STOPPING)
+            raise Stopped(STOPPING)
 
     def _settle(self, claim: Claim, how: Callable[..., object]) -> None:
         """Say what became of a claim; if that cannot be said now, the claim ends by itself."""
@@ -338,7 +366,6 @@ class Schedule:
             for claim in left:
                 slots.give_back(connection, claim, rest=timedelta(0))
             slots.release(connection, ROLE, holder=self._holder)
-        self._leads_until = 0.0
 
     def _failed(self, event: JobExecutionEvent) -> None:
         self.failure = event.exception

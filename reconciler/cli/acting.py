@@ -1,0 +1,211 @@
+"""The commands that do something: serve, refetch, replay, migrate, and what runs on this machine alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adapters import sandbox as stand_ins
+from reconciler import bootstrap, daemon
+from reconciler.cli import options
+from reconciler.cli.options import Format
+from reconciler.cli.output import Output
+from reconciler.cli.showing import one_of
+from reconciler.daemon import Role
+from reconciler.errors import ConfigError
+from reconciler.model import ObjectRef, Reason
+from reconciler.store import events, refetches, statements, story
+from reconciler.store import migrate as migrations
+from reconciler.store.refetches import Want
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from reconciler.bootstrap import Program
+    from reconciler.store.story import Told
+
+_UNFINISHED = 1
+_PATIENCE = 30.0  # seconds: time for the two reads that prove an absence, and for a retry or two
+_PAUSE = 0.05
+
+
+def serve(
+    context: typer.Context,
+    role: Annotated[Role, typer.Option("--role", help="Do only this part.")] = Role.ALL,
+    config: options.ConfigFile = None,
+    shape: options.Shape = None,
+) -> None:
+    """Run the daemon: take deliveries, keep the mirror fresh, sweep every night."""
+    del shape
+    settings = options.settings(context, config)
+    options.start_log(settings, sys.stderr, level="info")
+    raise typer.Exit(daemon.serve(settings, role))
+
+
+def refetch(
+    context: typer.Context,
+    *,
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    kind: Annotated[str, typer.Argument(metavar="KIND")],
+    identities: Annotated[list[str], typer.Argument(metavar="ID...")],
+    scope: options.Scope = None,
+    config: options.ConfigFile = None,
+    shape: options.Shape = None,
+) -> None:
+    """Fetch these objects now and say what came of it; exit code 1 if one got no verdict."""
+    settings, output = options.settings(context, config), Output()
+    options.start_log(settings, output.aside, level="error" if output.watched else "warning")
+    with bootstrap.program(settings) as program:
+        options.one_of(source, tuple(program.adapters), what="source")
+        options.one_of(kind, tuple(program.adapters[source].kinds), what="kind")
+        refs = [_ref(program, source, kind, identity, scope=scope) for identity in dict.fromkeys(identities)]
+        told = _looked(program, refs, output)
+    if options.shape(context, shape) is Format.JSON:
+        output.json(told)
+    else:
+        columns = ("object", "verdict", "stamp", "observed", "gone", "error")
+        output.table(columns, [list(each.values()) for each in told])
+    raise typer.Exit(_UNFINISHED if any(each["verdict"] is None for each in told) else 0)
+
+
+def replay(
+    context: typer.Context,
+    *,
+    identities: Annotated[list[str] | None, typer.Argument(metavar="[EVENT_ID]...")] = None,
+    source: options.Source = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help="Events in this state; dead: every dead letter.")
+    ] = None,
+    since: options.Since = None,
+    config: options.ConfigFile = None,
+    shape: options.Shape = None,
+) -> None:
+    """Want again what these events name, or everything that was given up; a running daemon reads it."""
+    if not identities and source is None and state is None and since is None:
+        raise ConfigError("name what to replay: event ids, --source, --state or --since")
+    options.one_of(state, story.EVENT_STATES, what="state")
+    settings, output = options.settings(context, config), Output()
+    options.start_log(settings, output.aside, level="error")
+    moment = options.since(since)
+
+    def want(connection: Connection) -> int:
+        wanted = events.replay(connection, event_ids=identities or None, source=source, state=state, since=moment)
+        if identities or state != "dead":
+            return wanted
+        # What a sweep wanted, no event names.
+        left = story.dead_letters(connection, source=source, since=moment)
+        return wanted + len(refetches.want(connection, [Want(ref, Reason.REPLAY) for ref in left]))
+
+    with bootstrap.view(settings) as view:
+        options.one_of(source, tuple(view.kinds), what="source")
+        wanted = view.database.commit(want)
+    if options.shape(context, shape) is Format.JSON:
+        output.json({"wanted": wanted})
+    else:
+        output.line(f"{wanted} wanted")
+    if identities and not wanted:
+        output.tell("none of these events is known, or they name nothing we mirror")
+
+
+def migrate(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:
+    """Bring the schema up to date."""
+    settings, output = options.settings(context, config), Output()
+    options.start_log(settings, output.aside, level="error")
+    with bootstrap.opened(settings) as database:
+        ran = migrations.migrate(database)
+    if options.shape(context, shape) is Format.JSON:
+        output.json({"ran": ran})
+    else:
+        output.line(f"brought up to date: {', '.join(ran)}" if ran else "is up to date")
+
+
+def demo(
+    context: typer.Context,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="What happens is drawn from it.")] = 1,
+    config: options.ConfigFile = None,
+    shape: options.Shape = None,
+) -> None:
+    """Show all of it on this machine, against stand-ins for the providers."""
+    del context, config, shape
+    # The demo brings servers and stand-ins with it, which no other command needs.
+    raise typer.Exit(import_module("reconciler.demo").main(seed=seed))
+
+
+def sandbox(
+    context: typer.Context,
+    provider: Annotated[str, typer.Argument(metavar="PROVIDER")],
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")],
+    config: options.ConfigFile = None,
+    shape: options.Shape = None,
+) -> None:
+    """Run one stand-in for a provider, with its faults on switches, until it is stopped."""
+    del config
+    options.one_of(provider, stand_ins.providers(), what="provider")
+    output = Output()
+    as_json = options.shape(context, shape) is Format.JSON
+
+    def announce(url: str) -> None:
+        if as_json:
+            output.json({"url": url})
+        else:
+            output.line(url)
+
+    try:
+        stand_ins.run(provider, port=port, announce=announce)
+    except OSError as error:
+        raise ConfigError(f"--port {port}: {error.strerror}; name another port") from None
+
+
+def _ref(program: Program, source: str, kind: str, identity: str, *, scope: str | None) -> ObjectRef:
+    """Return the object that is meant, whether it is in the mirror or not."""
+    if scope is not None:
+        return ObjectRef(source, scope, kind, identity)
+    with program.database.transaction() as connection:
+        known = one_of(story.refs(connection, identity, source=source, kind=kind))
+    if known is not None:
+        return known
+    scopes = program.adapters[source].scopes()
+    if len(scopes) > 1:
+        raise ConfigError(f"{identity} is not in the mirror; add --scope with one of {', '.join(scopes)}")
+    return ObjectRef(source, scopes[0] if scopes else "", kind, identity)
+
+
+def _looked(program: Program, refs: Sequence[ObjectRef], output: Output) -> list[Told]:
+    """Look at each of *refs* until it has a verdict, is given up, or patience ends."""
+    until = time.monotonic() + _PATIENCE
+    left = {ref: program.want(ref) for ref in refs}
+    found: dict[ObjectRef, tuple[str | None, str | None]] = {}
+    with output.progress() as show:
+        while left and time.monotonic() < until:
+            for ref, wanted in list(left.items()):
+                program.drain.look_at(ref)
+                if looked := program.looked_at(ref, wanted, 0):
+                    found[ref] = looked.verdict, looked.error
+                    del left[ref]
+            show("reading", len(found), len(left))
+            if left:
+                time.sleep(_PAUSE)
+    with program.database.transaction() as connection:
+        return [_told(connection, ref, *found.get(ref, (None, None))) for ref in refs]
+
+
+def _told(connection: Connection, ref: ObjectRef, verdict: str | None, error: str | None) -> Told:
+    row = story.our_row(connection, ref)
+    if verdict is None and error is None:
+        standing = statements.row(connection, "refetch", refetches.key(ref))
+        because = standing.last_error if standing is not None and standing.last_error else "nobody has read it yet"
+        error = f"no verdict within {_PATIENCE:.0f} s: {because}"
+    return {
+        "ref": str(ref),
+        "verdict": verdict,
+        "source_updated_at": row and row["source_updated_at"],
+        "observed_at": row and row["observed_at"],
+        "deleted": row is not None and row["deleted_at"] is not None,
+        "error": error,
+    }
