@@ -6,7 +6,6 @@ Two accounts are never confused: first contact pins the provider's account to th
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from reconciler.errors import AccessLost
@@ -27,7 +26,8 @@ class Pinned:
     def __init__(self, adapter: Adapter, database: Database) -> None:
         self._adapter = adapter
         self._database = database
-        self._known = threading.Event()
+        self._pinned: str | None = None
+        self._is_ours = False
 
     @property
     def provider(self) -> str:
@@ -64,7 +64,11 @@ class Pinned:
         yield from self._adapter.crawl(kind, scope)
 
     def identity(self, scope: str = "") -> str:
-        """Return the pinned account's id; raises `AccessLost` if the credential now belongs to another."""
+        """
+        Return the account's id; raises `AccessLost` if the credential belongs, or by now belongs, to another.
+
+        Where everything is a 404 because of that, nothing is proved gone.
+        """
         account = self._adapter.identity(scope)
         if not scope:
             self._compare(account)
@@ -83,18 +87,17 @@ class Pinned:
         return self._adapter.shape(kind)
 
     def _contact(self) -> None:
-        if not self._known.is_set():
+        if not self._is_ours:
             self.identity()
 
     def _compare(self, account: str) -> None:
-        if self._known.is_set():
-            return
-        pinned = self._database.commit(
-            lambda connection: runs.pin(connection, self.source, provider=self.provider, account=account)
-        )
-        if pinned != account:
+        if self._pinned is None:
+            self._pinned = self._database.commit(
+                lambda connection: runs.pin(connection, self.source, provider=self.provider, account=account)
+            )
+        self._is_ours = self._pinned == account
+        if not self._is_ours:
             raise AccessLost(
-                f"the credential of {self.source} belongs to account {account}, but this mirror holds {pinned}; "
+                f"the credential of {self.source} belongs to account {account}, but this mirror holds {self._pinned}; "
                 "give it the right credential, or another name"
             )
-        self._known.set()

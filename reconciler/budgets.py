@@ -11,7 +11,7 @@ from threading import TIMEOUT_MAX, Event, Lock, local
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
-from reconciler.errors import SourceBusy
+from reconciler.errors import SourceBusy, SourceUnavailable
 from reconciler.store import buckets
 from reconciler.store.buckets import Bucket
 
@@ -138,7 +138,8 @@ class Budgets:
         """
         Let the calls that this thread makes in the block go through *lane*, and count them.
 
-        A call that would have to wait for longer than *deadline* seconds from now raises `SourceBusy` instead.
+        A call that would have to wait for longer than *deadline* seconds from now raises `SourceBusy` instead, and one
+        that begins later `SourceUnavailable`.
         """
         calls = Calls(lane, None if deadline is None else monotonic() + deadline)
         before, self._thread.calls = self._thread.calls, calls
@@ -184,6 +185,9 @@ class _SourceBudget:
     queues: dict[tuple[Lane, str], Lock] = field(default_factory=dict)
 
     def spend(self, operation: str) -> None:
+        until = self.thread.calls.until
+        if until is not None and monotonic() > until:
+            raise SourceUnavailable(f"{self.source}: it takes too long; no time is left for {operation}")
         if self._paid(operation) is None and (wait := self._ask(operation)):
             self._queue(operation, wait)
         self.thread.calls.count += 1

@@ -29,7 +29,7 @@ def tell(outcomes: Iterable[Outcome], *, origin: Origin, metrics: Metrics) -> No
             continue
         ref = outcome.ref
         metrics.judged(ref.source, ref.kind, str(outcome.verdict), str(origin.via))
-        told = {"ref": str(ref), "verdict": str(outcome.verdict), "via": str(origin.via)}
+        told: dict[str, object] = {"ref": str(ref), "verdict": str(outcome.verdict), "via": str(origin.via)}
         told |= {"event_id": origin.event_id} if origin.event_id else {}
         told |= {"run_id": origin.run_id} if origin.run_id is not None else {}
         if outcome.verdict in {Verdict.DECLINED, Verdict.TIED}:

@@ -33,7 +33,7 @@ _PARTS = ("reconciler", "adapters", "migrations", "config", "systemd", "tests")
 _CORE = (
     "reconciler/content.py",
     "reconciler/receive.py",
-    "reconciler/drain.py",
+    "reconciler/drain/*.py",
     "reconciler/sweep/*.py",
     "reconciler/store/guard.*",
     "reconciler/store/refetches.*",

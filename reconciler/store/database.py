@@ -92,6 +92,7 @@ def connect(url: str, *, schema: str, connections: int) -> Database:
         max_overflow=4,
         pool_timeout=10,
         pool_pre_ping=False,
+        hide_parameters=True,  # errors are logged, and what was to be written is nobody's business
         connect_args={
             "options": f"-csearch_path={schema},pg_catalog",
             "connect_timeout": 5,

@@ -40,16 +40,30 @@ def pause(
     because: str,
     first: timedelta,
     longest: timedelta,
-) -> datetime:
-    """Leave *scope* (all, if empty) of *source* alone, twice as long each time in a row; return until when."""
+    now: datetime | None = None,
+) -> datetime | None:
+    """
+    Leave *scope* (all, if empty) of *source* alone, twice as long each time in a row; return until when.
+
+    Returns None where it was left alone for the same reason already: workers that fail together pause once.
+    """
     told = {"source": source, "scope": scope, "what": what, "because": because, "first": first, "longest": longest}
-    until: datetime = statements.one(connection, "pause", told).until
-    return until
+    row = statements.row(connection, "pause", told | {"now": now})
+    return None if row is None else row.until
 
 
-def unpause(connection: Connection, source: str, scope: str) -> bool:
-    """Forget the pause of *source* and of *scope*: it answered; return whether there was one."""
-    return statements.run(connection, "unpause", {"source": source, "scope": scope}) > 0
+def unpause(connection: Connection, source: str, scope: str, *, began_at: datetime) -> bool:
+    """
+    Forget the pause of *source* and of *scope*: a read that began then was answered; return whether there was one.
+
+    A pause that began later stays: the read says nothing about what came after it began.
+    """
+    return statements.run(connection, "unpause", {"source": source, "scope": scope, "began_at": began_at}) > 0
+
+
+def unfreeze(connection: Connection, *, longest: timedelta, now: datetime | None = None) -> int:
+    """End pauses that only a wrong clock can have set so far ahead; return how many."""
+    return statements.run(connection, "unfreeze_pauses", {"longest": longest, "now": now})
 
 
 def standing(connection: Connection) -> list[Pause]:

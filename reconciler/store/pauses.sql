@@ -1,19 +1,27 @@
 -- name: pause
 -- Leave a scope (all, if empty) of a source alone for a while: longer each time it follows on another pause.
+-- At most one row: until when; none where it is left alone for the same reason already.
 INSERT INTO pauses AS mine (source, scope, what, because, since, until)
-VALUES (%(source)s, %(scope)s, %(what)s, %(because)s, clock_timestamp(), clock_timestamp() + %(first)s::interval)
+SELECT %(source)s, %(scope)s, %(what)s, %(because)s, clock.now, clock.now + %(first)s::interval
+FROM (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
 ON CONFLICT (source, scope) DO UPDATE SET
     what    = excluded.what,
     because = excluded.because,
-    times   = CASE WHEN mine.until > clock_timestamp() THEN mine.times ELSE mine.times + 1 END,
-    until   = CASE WHEN mine.until > clock_timestamp() THEN mine.until
-                   ELSE clock_timestamp() + LEAST(%(first)s::interval * power(2, LEAST(mine.times, 10)), %(longest)s::interval) END
-RETURNING mine.until, mine.times;
+    times   = mine.times + 1,
+    until   = excluded.since + LEAST(%(first)s::interval * power(2, LEAST(mine.times, 10)), %(longest)s::interval)
+WHERE mine.until <= excluded.since OR mine.what <> excluded.what
+RETURNING mine.until;
 
 -- name: unpause
--- The source answers again: forget its pause, and the scope's.
-DELETE FROM pauses WHERE source = %(source)s AND scope IN ('', %(scope)s);
+-- A read that began then was answered: forget the source's pause and the scope's, unless they began later.
+DELETE FROM pauses
+WHERE source = %(source)s AND scope IN ('', %(scope)s) AND since <= %(began_at)s::timestamptz;
+
+-- name: unfreeze_pauses
+-- End pauses that no rule could have set: a clock stood far ahead when they were written.
+UPDATE pauses SET until = COALESCE(%(now)s::timestamptz, clock_timestamp())
+WHERE until > COALESCE(%(now)s::timestamptz, clock_timestamp()) + %(longest)s::interval;
 
 -- name: paused
 -- Every pause that stands or has just ended.
-SELECT source, scope, what, because, since, until FROM pauses;
+SELECT source, scope, what, because, since, until FROM pauses ORDER BY source, scope;

@@ -1,0 +1,113 @@
+"""Sources that answer nobody are left alone for a while; whoever hears from them again ends that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from reconciler.budgets import Lane
+from reconciler.errors import AccessLost, SourceBusy, SourceError, SourceUnavailable
+from reconciler.store import pauses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reconciler.adapter import Adapter
+    from reconciler.budgets import Budgets
+    from reconciler.model import ObjectRef
+    from reconciler.store.database import Database
+    from reconciler.store.refetches import Leased
+
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=10)
+LONGEST_ASKED = timedelta(hours=24)
+"""A provider that asks us to wait longer is asked again after this."""
+
+_ASKS_WITHIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """
+    Whether a source answers at all.
+
+    Attributes:
+        away: It answers nobody, or has no call left: the object that failed is not to blame.
+        calls: Provider calls spent on finding out.
+    """
+
+    away: bool
+    calls: int
+
+
+class Pausing:
+    """Pauses and resumes the sources of this process."""
+
+    def __init__(self, database: Database, adapters: Mapping[str, Adapter], budgets: Budgets) -> None:
+        self._database = database
+        self._adapters = adapters
+        self._budgets = budgets
+        self._paused: set[str] = set()
+        self._log = structlog.get_logger()
+
+    def refresh(self) -> None:
+        """See which sources any process has paused, and end pauses that only a wrong clock can have set."""
+        if self._database.commit(lambda connection: pauses.unfreeze(connection, longest=LONGEST_ASKED)):
+            self._log.warning("source.unfrozen", because="a pause that ends far ahead of the clock")
+        self._paused = {each.source for each in self._database.commit(pauses.standing)}
+
+    def probe(self, ref: ObjectRef) -> Probe:
+        """Ask who we are, in the source and in the scope: where not even that is answered, pause it."""
+        with self._budgets.calling(Lane.LIVE, deadline=_ASKS_WITHIN) as calls:
+            away = any(self._is_away(ref.source, scope) for scope in dict.fromkeys(("", ref.scope)))
+        return Probe(away, calls.count)
+
+    def answered(self, leased: Leased) -> None:
+        """Take the source and the scope up again: a read that began after their pause was answered."""
+        ref = leased.ref
+        if not leased.attempts and ref.source not in self._paused:
+            return
+        resumed = self._database.commit(
+            lambda connection: pauses.unpause(connection, ref.source, ref.scope, began_at=leased.began_at)
+        )
+        if resumed:
+            self._paused.discard(ref.source)
+            self._log.info("source.resumed", source=ref.source, scope=ref.scope)
+
+    def _is_away(self, source: str, scope: str) -> bool:
+        try:
+            self._adapters[source].identity(scope)
+        except SourceBusy:
+            return True
+        except AccessLost as lost:
+            self._pause(source, scope, "access_lost", lost)
+            return True
+        except SourceError as away:
+            self._pause(source, scope, "unavailable", away)
+            return True
+        return False
+
+    def _pause(self, source: str, scope: str, what: str, error: SourceError) -> None:
+        first = max(FIRST_PAUSE, asked_to_wait(error) or FIRST_PAUSE)
+        until = self._database.commit(
+            lambda connection: pauses.pause(
+                connection,
+                source,
+                scope,
+                what=what,
+                because=str(error),
+                first=first,
+                longest=max(LONGEST_PAUSE, first),
+            )
+        )
+        self._paused.add(source)
+        if until is not None:
+            self._log.error("source.paused", source=source, scope=scope, what=what, because=str(error), until=until)
+
+
+def asked_to_wait(error: SourceError) -> timedelta | None:
+    """Return how long the provider asked us to wait, if it did."""
+    seconds = error.retry_after if isinstance(error, SourceUnavailable) else None
+    return None if seconds is None else min(timedelta(seconds=seconds), LONGEST_ASKED)
