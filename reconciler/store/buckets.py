@@ -111,14 +111,14 @@ def _turn(
     parameters = {
         "source": source,
         "name": [each.name for each in buckets],
-        "rate": [each.rate for each in buckets],
-        "burst": [each.burst for each in buckets],
+        "rate": [float(each.rate) for each in buckets],
+        "burst": [float(each.burst) for each in buckets],
         "spare": [each.spare for each in buckets],
         "share": SHARE,
         "longest": LONGEST_HOLD,
         "sweep": sweep,
         "spent": spent,
-        "hold": hold,
+        "hold": float(hold),
         "now": now,
     }
     while (turned := statements.one(connection, "turn_buckets", parameters)).found < len(buckets):
