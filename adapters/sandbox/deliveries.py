@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from adapters.sandbox.world import JSON, Body
 
 KEPT_ATTEMPTS = 1000
-HELD_FOR = 2.0
-"""Seconds a reordered delivery waits for a later one that may never come."""
 
 Connections: TypeAlias = dict[tuple[str, str], http.client.HTTPConnection]
 
@@ -136,7 +134,7 @@ class Deliveries:
             if fate.reordered and earlier is None:
                 self._counts["reordered"] += 1
                 self._held[parcel.endpoint.id] = first
-                self._schedule(first, fate.delays[0] + HELD_FOR)
+                self._schedule(first, fate.delays[0] + self._mischief.faults.hold_for)
             else:
                 self._schedule(first, fate.delays[0])
             for copy, delay in zip(copies, fate.delays[1:], strict=True):

@@ -37,6 +37,7 @@ class Faults:
         shift_pages: After a page that has more, the provider changes something that moves the pages.
         lost_access: Empty, or the status by which the credential is refused; 404: it now opens another account.
         slow: Seconds an API call takes, drawn between the two.
+        hold_for: Seconds a reordered delivery waits for a later one that may never come.
         hang_for: Seconds after which a call that was never answered ends in a 504.
     """
 
@@ -51,6 +52,7 @@ class Faults:
     lost_access: str = ""
     stale_for: float = 5.0
     slow: Span = (0.0, 0.0)
+    hold_for: float = 2.0
     hang_for: float = 120.0
 
 
@@ -231,5 +233,6 @@ _READERS: Mapping[str, Callable[[str, JSON], object]] = {
     "lost_access": _access,
     "stale_for": number,
     "slow": _span,
+    "hold_for": number,
     "hang_for": number,
 }

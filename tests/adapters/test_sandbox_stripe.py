@@ -760,13 +760,31 @@ class TestFaults:
         assert receiver.ids() == [*second["events"], *first["events"]]
 
     def test_reordered_last_one_is_not_kept_for_ever(self, bench: Bench, receiver: Receiver) -> None:
-        """Where no later one comes, it is sent all the same."""
+        """Where no later one comes, it is sent all the same, after its time or when all is flushed."""
         bench.put("webhooks", {"url": receiver.url, "secret": SECRET})
-        bench.put("faults", {"reorder": 1})
+        bench.put("faults", {"reorder": 1, "hold_for": 0.01})
+        first = bench.do("create", "customer")
+        deadline = time.monotonic() + 10
+        while not receiver.arrived:
+            assert time.monotonic() < deadline
+        bench.put("faults", {"reorder": 1, "hold_for": 60})
 
-        made = bench.do("create", "customer")
+        second = bench.do("create", "customer")
 
-        assert (bench.flush(), receiver.ids()) == (0, made["events"])
+        assert bench.flush() == 0
+        assert receiver.ids() == [*first["events"], *second["events"]]
+
+    def test_reordered_one_waits_for_a_late_one(self, bench: Bench, receiver: Receiver) -> None:
+        """Once there is a later one, it is sent after that one, once, however long that takes."""
+        bench.put("webhooks", {"url": receiver.url, "secret": SECRET})
+        bench.put("faults", {"reorder": 1, "hold_for": 0.2})
+        first = bench.do("create", "customer")
+        bench.put("faults", {"delay": [0.4, 0.4]})
+
+        second = bench.do("create", "customer")
+
+        assert bench.flush() == 0
+        assert receiver.ids() == [*second["events"], *first["events"]]
 
     @pytest.mark.parametrize(
         ("status", "error"),
