@@ -16,9 +16,11 @@ Event id
     of a connected account) names nothing here. `created` is in whole seconds and orders nothing: "Don't use created to
     determine event order" (COPY, docs.stripe.com/webhooks). The event's `api_version` is its endpoint's, not ours: its
     payload is used only to see whether a read may have been too early.
+    Thin events name their object (`related_object`) and show nothing of it.
 
 Stamp
-    Only products have `updated`, in whole seconds (SDK, all resource classes); every other kind is unstamped.
+    Only products have `updated`, in whole seconds (SDK, all resource classes); every other kind is unstamped. Links to
+    hosted pages expire and come anew with a read (logto#4563, ev-server#3438; `receipt_url` [U]): they are volatile.
 
 Changed since
     `GET /v1/events`, at most 20 `types[]` a call, newest first, 30 days back (SDK, _event_list_params.py): hints. Asked
@@ -197,7 +199,7 @@ class Stripe:
             body = self._completed(head.body, ref.scope, until)
             again = self._head(row, ref)
             if body is not None and _same(row, head, again):
-                return replace(again, body=body)
+                return replace(head, body=body)
             head = again
         raise SourceUnavailable(f"{ref}: changed each time while its sub-lists were read")
 

@@ -129,7 +129,8 @@ class Calls:
         Yield the objects of each page of a list with its `Date`, to the end.
 
         Goes on from the last `created` where the object that marked the place has vanished, so it may repeat itself.
-        Raises rather than stopping early, going round in circles, or asking after *until* (monotonic).
+        A sub-list is given *until* (monotonic) to end, and has no `created` to go on from: it raises `Missing` there.
+        Raises rather than stopping early or going round in circles.
         """
         place: dict[str, object] = {}
         passed: set[str] = set()
@@ -141,7 +142,7 @@ class Calls:
             try:
                 answered = self.get(path, {"limit": PAGE, **_merged(parameters, place)}, account=account)
             except Missing as missing:
-                if missing.parameter != "starting_after":
+                if missing.parameter != "starting_after" or until is not None:
                     raise
                 vanished += 1
                 if not isinstance(oldest, int) or vanished > _VANISHED_CURSORS:

@@ -221,6 +221,7 @@ _ROWS = (
             deletion="404 resource_missing: only drafts can be deleted",
             permission="Invoices: read, Events: read",
             cost="1 call, with more than 10 lines 1 per 100 and 1; 1 per 100 listed",
+            volatile=("/hosted_invoice_url", "/invoice_pdf"),
             # Since 2025-03-31.basil: parent, payments and total_taxes instead of subscription, payment_intent and tax.
             columns=_columns("""
                 customer text
@@ -301,6 +302,7 @@ _ROWS = (
             deletion="never; 404 resource_missing would be believed",
             permission="Charges and Refunds: read, Events: read",
             cost="1 call; 1 per 100 listed",
+            volatile=("/receipt_url",),
             columns=_columns("""
                 customer text
                 payment_intent text

@@ -682,6 +682,34 @@ def test_a_head_that_never_rests(stripe_at: MakeStripe, scripted: MakeScripted) 
     assert len(provider.asked) < 50
 
 
+def test_a_link_that_is_renewed_is_no_change(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """A link that is another at every look does not keep an object with a long sub-list from being read."""
+    provider = scripted(Invoices(13, lambda invoices: invoices.fields.update(hosted_invoice_url=str(invoices.turns))))
+
+    snapshot = stripe_at(provider.url).fetch(ref("invoice", "in_1"))
+
+    assert snapshot.body is not None
+    assert len(snapshot.body["lines"]["data"]) == 13
+
+
+def test_a_part_deleted_while_it_marks_the_place(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """If the place in a sub-list is lost the read starts over: a sub-list cannot be asked by time."""
+    lost = iter([True])
+
+    def answer(asked: Asked) -> Said:
+        if "starting_after" in asked.query and next(lost, False):
+            return failure(400, "resource_missing", param="starting_after")
+        assert not any(name.startswith("created") for name in asked.query)
+        return invoices(asked)
+
+    invoices = Invoices(13)
+
+    snapshot = stripe_at(scripted(answer).url).fetch(ref("invoice", "in_1"))
+
+    assert snapshot.body is not None
+    assert len(snapshot.body["lines"]["data"]) == 13
+
+
 def test_an_object_deleted_while_it_is_walked(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
     """If the object goes while its sub-list is walked, its absence is what the read shows."""
     heads = count()
