@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from io import StringIO
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
@@ -59,15 +60,13 @@ class Output:
         table = Table(*columns, box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*[Text(plain(cell)) for cell in row])
-        self._console().print(table)
-        self._result.flush()
+        self._print(table)
         if not rows:
             self.tell("(none)")
 
     def line(self, text: str) -> None:
         """Write one line of the result."""
-        self._console().print(Text(plain(text)), soft_wrap=True)
-        self._result.flush()
+        self._print(Text(plain(text)))
 
     def tell(self, sentence: str) -> None:
         """Say something beside the result."""
@@ -85,9 +84,15 @@ class Output:
             task = bar.add_task("beginning", total=None)
             yield _Bar(bar, task)
 
-    def _console(self) -> Console:
-        width = None if self._result.isatty() else _WIDE
-        return Console(file=self._result, width=width, highlight=False, markup=False, emoji=False)
+    def _print(self, what: Table | Text) -> None:
+        """Write *what*: fitted to a terminal, and elsewhere whole, in lines with nothing after their last word."""
+        if self._result.isatty():
+            Console(file=self._result, highlight=False).print(what)
+            return
+        whole = StringIO()
+        Console(file=whole, width=_WIDE, highlight=False, force_terminal=False, color_system=None).print(what, soft_wrap=True)
+        self._result.writelines(f"{line.rstrip()}\n" for line in whole.getvalue().splitlines())
+        self._result.flush()
 
 
 class _Bar:

@@ -11,6 +11,7 @@ import typer
 from reconciler import bootstrap, times
 from reconciler.cli import options
 from reconciler.cli.output import Output
+from reconciler.cli.showing import spelled
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.store import story
 from reconciler.sweep import Asked
@@ -137,7 +138,11 @@ def _code(report: Told) -> int:
 def _show(output: Output, report: Told) -> None:
     columns = ("source", "kind", "scope", "state", "since", *_COUNTS, "note")
     rows = [
-        [kind.get(name) for name in columns[:-1]] + [kind.get("error") or kind.get("note")] for kind in report["kinds"]
+        [kind[name] for name in columns[:4]]
+        + [spelled(kind["since"])]
+        + [kind[name] for name in _COUNTS]
+        + [kind["error"] or kind.get("note")]
+        for kind in report["kinds"]
     ]
     output.table([name.replace("_", " ") for name in columns], rows)
     drift = report["drift"]
@@ -145,8 +150,9 @@ def _show(output: Output, report: Told) -> None:
         output.line("")
         output.table(("object", "what", "cause", "where"), [_drift(each) for each in drift])
     because = f": {report['because']}" if report["because"] else ""
-    mended = "found, nothing repaired" if report["dry_run"] else "repaired"
-    output.line(f"run {report['id']} {report['state']}{because}; {len(drift)} drifted, {mended}")
+    mended = "nothing is repaired" if report["dry_run"] else "repaired"
+    found = f"{len(drift)} drifted, {mended}" if drift else "no drift"
+    output.line(f"run {report['id']} {report['state']}{because}; {found}")
 
 
 def _drift(each: Told) -> list[Any]:

@@ -29,6 +29,7 @@ Lister: TypeAlias = Callable[["Connection", "Filters"], "list[Told]"]
 
 _ALARMED = 1
 _PATHS = 4
+_OPERATION = ": "  # in the name of a budget of one operation: shown where it has run out
 _NOTHING = story.Queue()
 
 State: TypeAlias = Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only in this state.")]
@@ -220,13 +221,13 @@ def _ref(told: Told) -> str:
     return str(ObjectRef(told["source"], told["scope"], told["kind"], told["id"]))
 
 
-def _time(text: str | None) -> str:
+def spelled(text: str | None) -> str:
     """Return a time as people read it: to the second."""
     return "" if text is None else f"{text[:19].replace('T', ' ')}Z"
 
 
 def _at(column: str) -> Callable[[Told], str]:
-    return lambda told: _time(told[column])
+    return lambda told: spelled(told[column])
 
 
 def _is(column: str) -> Callable[[Told], Any]:
@@ -321,23 +322,24 @@ def _show_status(output: Output, told: Told) -> None:
     rows = []
     for each in told["sources"]:
         fresh, last, coming = each["freshness_seconds"], each["last_run"], each["next_run"]
-        ran = f"{last['trigger']} {last['state']} {_time(last['started_at'])}" if last else "never"
+        ran = f"{last['trigger']} {last['state']} {spelled(last['started_at'])}" if last else "never"
         rows.append(
             [each[name] for name in ("source", "provider", "state")]
             + [fresh["p50"], fresh["p99"], each["queue"], each["oldest_seconds"], each["dead"]]
-            + [ran, f"{coming['trigger']} {_time(coming['at'])}"]
+            + [ran, f"{coming['trigger']} {spelled(coming['at'])}"]
         )
     output.table(columns, rows)
     budgets = [
         (each["source"], budget["name"], budget["left"], budget["limit"])
         for each in told["sources"]
         for budget in each["budgets"]
+        if _OPERATION not in budget["name"] or not budget["left"]
     ]
     if budgets:
         output.line("")
         output.table(("source", "budget", "left", "limit"), budgets)
     for alarm in told["alarms"]:
-        since = f" since {_time(alarm['since'])}" if alarm["since"] else ""
+        since = f" since {spelled(alarm['since'])}" if alarm["since"] else ""
         output.line(f"ALARM {alarm['source']}: {alarm['what'].replace('_', ' ')}{since}")
     if not told["alarms"]:
         output.line("no alarms")
@@ -348,14 +350,14 @@ def _show_story(output: Output, told: Told) -> None:
     if row is None:
         output.line(f"{told['ref']}: no row")
     else:
-        gone = f"gone since {_time(row['deleted_at'])}, " if row["deleted_at"] else ""
+        gone = f"gone since {spelled(row['deleted_at'])}, " if row["deleted_at"] else ""
         stamp = row["source_updated_at"] or "none"
         positions = f"{row['read_from']}-{row['read_until']}"
         output.line(
-            f"{told['ref']}: {gone}stamp {stamp}, read {_time(row['observed_at'])} at positions {positions}, "
-            f"applied {_time(row['applied_at'])}, shape {row['shape']}"
+            f"{told['ref']}: {gone}stamp {stamp}, read {spelled(row['observed_at'])} at positions {positions}, "
+            f"applied {spelled(row['applied_at'])}, shape {row['shape']}"
         )
     for each in told["story"]:
-        output.line(f"{_time(each['at'])}  {each['what']:<11}  {each['text']}")
+        output.line(f"{spelled(each['at'])}  {each['what']:<11}  {each['text']}")
     if not told["story"]:
         output.tell("nothing is known of it")

@@ -454,7 +454,7 @@ def _brought(told: Told) -> str:
         )
         if part
     )
-    return f"the {by}" if told["via"] in {"payload", "sweep", "crawl", "webhook"} else by
+    return f"the {by}"
 
 
 def _found_by(drift: Told) -> str:
