@@ -594,7 +594,7 @@ class _Applying:
         for each, judgement in zip(weighed, judged, strict=True):
             began = each.incoming.reading.began_at if each.incoming.live else None
             before = seen.get(each.ref, Ladders())
-            reached = began is not None and any(time <= began for time in before.again)
+            reached = began is not None and before.after(began, now=self.now) != before.again
             moved = judgement.verdict is Verdict.APPLIED
             if judgement.again or reached or (judgement.seen != before.seen if each.incoming.live else moved):
                 rereads.append(

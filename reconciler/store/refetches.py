@@ -93,6 +93,10 @@ class Ladders:
     seen: Seen = Seen()
     again: tuple[datetime, ...] = ()
 
+    def after(self, began_at: datetime, *, now: datetime) -> tuple[datetime, ...]:
+        """Return the times that a live read begun then leaves standing; what a wrong clock set is not among them."""
+        return tuple(time for time in self.again if began_at < time <= now + FURTHEST)
+
 
 @dataclass(frozen=True, slots=True)
 class Again:
@@ -316,14 +320,10 @@ def _left(each: Again, before: Ladders, now: datetime) -> Ladders:
     seen = each.seen
     if seen is None:
         seen = before.seen.climbed_down() if each.moved else before.seen
-    return Ladders(seen, _times(each, before.again, now))
-
-
-def _times(each: Again, standing: tuple[datetime, ...], now: datetime) -> tuple[datetime, ...]:
-    kept = [time for time in standing if each.began_at is None or each.began_at < time <= now + FURTHEST]
+    standing = before.again if each.began_at is None else before.after(each.began_at, now=now)
     # A wanting reread that is due at once needs no time of its own: its number makes it due.
     timed = [time for time in each.at if time > now or not each.wants]
-    return tuple(sorted({*kept, *timed}))
+    return Ladders(seen, tuple(sorted({*standing, *timed})))
 
 
 def _ref(row: Row[Any]) -> ObjectRef:
