@@ -198,7 +198,8 @@ class Embedded:
         fresh = self.root / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
         self._give(fresh)
-        made = self._as_server([folder / "initdb", "-D", fresh, *_INITDB])
+        hasty = ["--no-sync"] if self._settings.get("fsync") == "off" else []
+        made = self._as_server([folder / "initdb", "-D", fresh, *_INITDB, *hasty])
         if made.returncode:
             message = f"the embedded PostgreSQL cannot be made in {self.root}: {_end(made.stdout)}"
             raise ConfigError(message)

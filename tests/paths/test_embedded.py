@@ -30,7 +30,7 @@ _USER = """
 import sys
 from pathlib import Path
 from reconciler.embedded import Embedded
-with Embedded(Path(sys.argv[1])) as embedded:
+with Embedded(Path(sys.argv[1]), settings={"fsync": "off"}) as embedded:
     print(embedded.url("reconciler"), flush=True)
     sys.stdin.read()
 """
@@ -59,6 +59,11 @@ def root(place: Path) -> Iterator[Path]:
     yield root
     eventually(lambda: not (root / "data").exists() or not guardian.residents(root / "data"))
     eventually(lambda: not (root / guardian.GUARD).exists() or guardian.is_free(root / guardian.GUARD))
+
+
+def hasty(root: Path) -> Embedded:
+    """Return a hold on a server that need not survive a power failure."""
+    return Embedded(root, settings={"fsync": "off"})
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -163,20 +168,20 @@ def test_start_brings_a_server_and_close_ends_it(root: Path) -> None:
 
 def test_rows_outlive_the_server(root: Path) -> None:
     """A later start finds what an earlier one committed."""
-    with Embedded(root) as embedded, psycopg.connect(embedded.url("reconciler")) as connection:
+    with hasty(root) as embedded, psycopg.connect(embedded.url("reconciler")) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 42 AS number")
 
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         assert ask(embedded.url("reconciler"), "SELECT number FROM kept") == "42"
 
 
 def test_start_is_quick(root: Path) -> None:
     """A new cluster takes a few seconds at the most, an old one a moment."""
     began = time.monotonic()
-    with Embedded(root):
+    with hasty(root):
         cold = time.monotonic() - began
     began = time.monotonic()
-    with Embedded(root):
+    with hasty(root):
         warm = time.monotonic() - began
 
     assert cold < 10
@@ -185,7 +190,7 @@ def test_start_is_quick(root: Path) -> None:
 
 def test_start_and_close_may_be_repeated(root: Path) -> None:
     """Starting twice holds once, and closing twice is closing once."""
-    embedded = Embedded(root)
+    embedded = hasty(root)
 
     assert embedded.start() is embedded.start()
     embedded.close()
@@ -220,7 +225,7 @@ def test_a_killed_user_leaves_no_server_behind(root: Path) -> None:
 
 def test_a_killed_server_comes_back(root: Path) -> None:
     """Whoever uses the server finds it again after its postmaster was killed, with all that was committed."""
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         with psycopg.connect(embedded.url("reconciler")) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS number")
         killed = server(root)
@@ -234,7 +239,7 @@ def test_a_killed_server_comes_back(root: Path) -> None:
 
 def test_a_killed_guardian_costs_nothing(root: Path) -> None:
     """Without its guardian the server serves on; the last close ends it, and the next start finds a new guardian."""
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         os.kill(guardian_of(root), signal.SIGKILL)
         eventually(lambda: guardian.is_free(root / guardian.GUARD))
         pid = server(root)
@@ -249,7 +254,7 @@ def test_a_killed_guardian_costs_nothing(root: Path) -> None:
 
 def test_a_guardian_is_not_asked_to_go(root: Path) -> None:
     """What a service manager sends to every process does not end the server under its users."""
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         for polite in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(guardian_of(root), polite)
 
@@ -259,12 +264,12 @@ def test_a_guardian_is_not_asked_to_go(root: Path) -> None:
 
 def test_a_long_log_is_turned(root: Path) -> None:
     """A log that grew large is put aside at the next launch, so that it cannot fill the disk."""
-    with Embedded(root):
+    with hasty(root):
         pass
     with (root / guardian.LOG).open("ab") as log:
         log.truncate(32 * 2**20)
 
-    with Embedded(root):
+    with hasty(root):
         pass
 
     assert (root / guardian.LOG).stat().st_size < 2**20
@@ -279,13 +284,13 @@ def test_everything_killed_is_only_a_crash(root: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         user.wait()
 
-        with Embedded(root) as embedded:
+        with hasty(root) as embedded:
             assert answers(embedded.url())
 
 
 def test_a_stale_pid_file_is_not_believed(root: Path) -> None:
     """A pid file whose number now belongs to somebody else neither blocks a start nor gets that one killed."""
-    with Embedded(root):
+    with hasty(root):
         lines = guardian.pid_file(root / "data")
     bystander = subprocess.Popen(["/bin/sleep", "60"])
     lines[0] = str(bystander.pid)
@@ -293,7 +298,7 @@ def test_a_stale_pid_file_is_not_believed(root: Path) -> None:
     (root / "socket" / ".s.PGSQL.5432.lock").write_text("\n".join(lines))
 
     try:
-        with Embedded(root) as embedded:
+        with hasty(root) as embedded:
             assert answers(embedded.url())
         assert bystander.poll() is None
     finally:
@@ -304,7 +309,7 @@ def test_a_stale_pid_file_is_not_believed(root: Path) -> None:
 @pytest.mark.parametrize("name", ["with space", "o'clock $HOME", "uml\u00e4ut", 'quote"d', "x" * 120])
 def test_any_path_will_do(place: Path, name: str) -> None:
     """Blanks, quotes, letters beyond ASCII and long paths are no obstacle, also where a socket could not be."""
-    with Embedded(place / name / "postgres") as embedded:
+    with hasty(place / name / "postgres") as embedded:
         socket = Path(guardian.pid_file(place / name / "postgres" / "data")[guardian.SOCKET_LINE])
         assert answers(embedded.url("reconciler"))
 
@@ -317,7 +322,7 @@ def test_any_umask_will_do(root: Path, mask: int) -> None:
     """The files are private, and the server reaches them, whatever the umask is."""
     before = os.umask(mask)
     try:
-        with Embedded(root) as embedded:
+        with hasty(root) as embedded:
             assert answers(embedded.url())
     finally:
         os.umask(before)
@@ -331,7 +336,7 @@ def test_a_start_touches_nothing_of_others(place: Path, root: Path) -> None:
     place.chmod(0o711)
     before = place.stat()
 
-    with Embedded(root):
+    with hasty(root):
         pass
 
     after = place.stat()
@@ -344,7 +349,7 @@ def test_a_folder_of_somebody_else_is_refused(root: Path) -> None:
     (root / "letter.txt").write_text("dear")
 
     with pytest.raises(ConfigError, match="files that are not ours"):
-        Embedded(root).start()
+        hasty(root).start()
 
     assert [path.name for path in root.iterdir()] == ["letter.txt"]
 
@@ -356,19 +361,19 @@ def test_a_start_without_binaries_says_what_to_install(
     monkeypatch.setenv(binaries.CHOICE, str(place))
 
     with pytest.raises(ConfigError, match=binaries.CHOICE):
-        Embedded(root).start()
+        hasty(root).start()
 
     assert guardian.is_free(root / guardian.USERS)
 
 
 def test_a_cluster_of_another_version_is_not_opened(root: Path) -> None:
     """A cluster that no server here can read is refused with its version and what there is."""
-    with Embedded(root):
+    with hasty(root):
         pass
     (root / "data" / "PG_VERSION").write_text("9\n")
 
     with pytest.raises(ConfigError, match="made by PostgreSQL 9"):
-        Embedded(root).start()
+        hasty(root).start()
 
 
 def test_a_server_that_cannot_start_tells_why(root: Path) -> None:
@@ -387,7 +392,7 @@ def test_a_root_that_cannot_be_is_a_sentence(place: Path) -> None:
     (place / "file").write_text("")
 
     with pytest.raises(ConfigError, match="file"):
-        Embedded(place / "file" / "postgres").start()
+        hasty(place / "file" / "postgres").start()
 
 
 @_ROOT_ONLY
@@ -399,7 +404,7 @@ def test_a_full_disk_is_a_sentence(root: Path) -> None:
         pytest.skip("this machine lets nobody mount a small disk")
     try:
         with pytest.raises(ConfigError, match="No space left on device"):
-            Embedded(root).start()
+            hasty(root).start()
 
         assert not (root / "data").exists()
     finally:
@@ -409,7 +414,7 @@ def test_a_full_disk_is_a_sentence(root: Path) -> None:
 @_ROOT_ONLY
 def test_root_hands_the_server_to_another_user(root: Path) -> None:
     """Started by root the server runs as somebody else, who owns the cluster and not the locks."""
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         runs_as = Path(f"/proc/{server(root)}").stat().st_uid
 
         assert answers(embedded.url())
@@ -424,7 +429,7 @@ def test_root_is_told_of_a_root_folder_that_the_server_cannot_reach(place: Path)
     place.chmod(0o700)
 
     with pytest.raises(ConfigError, match="cannot reach"):
-        Embedded(place / "postgres").start()
+        hasty(place / "postgres").start()
 
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
@@ -442,7 +447,7 @@ def test_root_runs_binaries_that_only_root_can_reach(root: Path, place: Path, mo
     closed.chmod(0o700)
     monkeypatch.setenv(binaries.CHOICE, str(copy))
 
-    with Embedded(root) as embedded:
+    with hasty(root) as embedded:
         assert answers(embedded.url())
 
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
@@ -458,7 +463,7 @@ def test_an_ordinary_user_needs_no_help(root: Path) -> None:
 
     with users(root, 2, python=python, uid=nobody.pw_uid) as started:
         urls = [said(user) for user in started]
-        with Embedded(root) as embedded:
+        with hasty(root) as embedded:
             assert answers(embedded.url())
         assert {path.stat().st_uid for path in root.rglob("*")} == {nobody.pw_uid}
         assert all(map(answers, urls))
