@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from reconciler.cli import acting, reconciling, showing
+from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
 
@@ -45,7 +46,8 @@ def _told(error: BaseException) -> int:
         case KeyboardInterrupt():
             return _INTERRUPTED
         case _:
-            _say(f"a fault of this program: {type(error).__name__}: {error} (traceback: {_kept()})")
+            first, *_ = str(error).splitlines() or [""]
+            _say(f"a fault of this program: {type(error).__name__}: {first} (traceback: {_kept()})")
     return _UNFINISHED
 
 
@@ -85,7 +87,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
 def _say(*sentences: str) -> None:
     with suppress(BrokenPipeError):
         for sentence in sentences:
-            sys.stderr.write(f"reconcile: {sentence}\n")
+            sys.stderr.write(f"reconcile: {plain(sentence)}\n")
 
 
 def _kept() -> str:

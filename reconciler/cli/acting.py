@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adapters import sandbox as stand_ins
-from reconciler import bootstrap, daemon
+from reconciler import bootstrap, daemon, times
+from reconciler.bootstrap import Looked
 from reconciler.cli import options
 from reconciler.cli.options import Format
 from reconciler.cli.output import Output
@@ -24,6 +26,7 @@ from reconciler.store.refetches import Want
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from reconciler.store.story import Told
 
 _UNFINISHED = 1
-_PATIENCE = 30.0  # seconds: time for the two reads that prove an absence, and for a retry or two
+_PATIENCE = timedelta(seconds=30)  # for the two reads that prove an absence, and for a retry or two
+_NOBODY = f"nobody has read it within {times.spell(_PATIENCE)}"
 _PAUSE = 0.05
 
 
@@ -177,35 +181,41 @@ def _ref(program: Program, source: str, kind: str, identity: str, *, scope: str 
 
 
 def _looked(program: Program, refs: Sequence[ObjectRef], output: Output) -> list[Told]:
-    """Look at each of *refs* until it has a verdict, is given up, or patience ends."""
-    until = time.monotonic() + _PATIENCE
+    """Look at each of *refs* until it has a verdict, is given up, or would take longer than anybody waits."""
+    until = options.now() + _PATIENCE
     left = {ref: program.want(ref) for ref in refs}
-    found: dict[ObjectRef, tuple[str | None, str | None]] = {}
+    found: dict[ObjectRef, Looked] = {}
     with output.progress() as show:
-        while left and time.monotonic() < until:
+        while left and options.now() < until:
             for ref, wanted in list(left.items()):
                 program.drain.look_at(ref)
-                if looked := program.looked_at(ref, wanted, 0):
-                    found[ref] = looked.verdict, looked.error
+                looked = program.looked_at(ref, wanted, 0) or _put_off(program, ref, until)
+                if looked is not None:
+                    found[ref] = looked
                     del left[ref]
             show("reading", len(found), len(left))
             if left:
                 time.sleep(_PAUSE)
     with program.database.transaction() as connection:
-        return [_told(connection, ref, *found.get(ref, (None, None))) for ref in refs]
+        return [_told(connection, ref, found.get(ref, Looked(ref, None, _NOBODY))) for ref in refs]
 
 
-def _told(connection: Connection, ref: ObjectRef, verdict: str | None, error: str | None) -> Told:
+def _put_off(program: Program, ref: ObjectRef, until: datetime) -> Looked | None:
+    """Return why *ref* will not be read in time; None: it may be."""
+    with program.database.transaction() as connection:
+        row = statements.row(connection, "refetch", refetches.key(ref))
+    if row is None or row.due_at < until:
+        return None
+    return Looked(ref, None, f"{row.last_error}; it is read again at {times.iso(row.due_at)}")
+
+
+def _told(connection: Connection, ref: ObjectRef, looked: Looked) -> Told:
     row = story.our_row(connection, ref)
-    if verdict is None and error is None:
-        standing = statements.row(connection, "refetch", refetches.key(ref))
-        because = standing.last_error if standing is not None and standing.last_error else "nobody has read it yet"
-        error = f"no verdict within {_PATIENCE:.0f} s: {because}"
     return {
         "ref": str(ref),
-        "verdict": verdict,
+        "verdict": looked.verdict,
         "source_updated_at": row and row["source_updated_at"],
         "observed_at": row and row["observed_at"],
         "deleted": row is not None and row["deleted_at"] is not None,
-        "error": error,
+        "error": looked.error,
     }

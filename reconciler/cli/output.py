@@ -90,7 +90,9 @@ class Output:
             Console(file=self._result, highlight=False).print(what)
             return
         whole = StringIO()
-        Console(file=whole, width=_WIDE, highlight=False, force_terminal=False, color_system=None).print(what, soft_wrap=True)
+        Console(file=whole, width=_WIDE, highlight=False, force_terminal=False, color_system=None).print(
+            what, soft_wrap=True
+        )
         self._result.writelines(f"{line.rstrip()}\n" for line in whole.getvalue().splitlines())
         self._result.flush()
 
