@@ -42,6 +42,7 @@ Lease: TypeAlias = "Callable[[Connection, int, timedelta], Leased | None]"
 _HOUSEKEEPING = 30  # seconds
 _SWEEPS_TURN = 10  # one worker or one turn in so many looks for sweeps' work first
 _SHORTEST_IDLE = 0.01
+_LISTENS_FOR = 0.25  # seconds until the listener looks whether it is to stop
 
 
 class Drain:
@@ -188,7 +189,7 @@ class Drain:
         self.wake()  # for what was announced while nobody listened
         while not stop.is_set():
             self._beat("drain-listen")
-            for _ in connection.notifies(timeout=1, stop_after=1):
+            for _ in connection.notifies(timeout=_LISTENS_FOR, stop_after=1):
                 self.wake()
 
     def _keep(self, stop: threading.Event) -> None:
