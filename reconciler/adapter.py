@@ -116,10 +116,10 @@ class Adapter(Protocol):
     def provider(self) -> str: ...  # noqa: D102 - the attributes are described above
 
     @property
-    def source(self) -> str: ...  # noqa: D102
+    def source(self) -> str: ...  # noqa: D102 - same
 
     @property
-    def kinds(self) -> Mapping[str, Kind]: ...  # noqa: D102
+    def kinds(self) -> Mapping[str, Kind]: ...  # noqa: D102 - same
 
     def read(self, delivery: Delivery) -> tuple[Notification, ...]:
         """

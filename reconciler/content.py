@@ -114,10 +114,11 @@ class Form:
 
     def stored(self, body: Body) -> Body:
         """Return *body* as it is written to its row: clean, without what is omitted."""
+        cleaned: Body
         cleaned, _ = clean(body)
         for pointer in self.omit:
             _remove(cleaned, _steps(pointer))
-        return cleaned  # type: ignore[no-any-return]
+        return cleaned
 
     def compared(self, stored: Body) -> JSON:
         """Return what counts in a stored body: no volatile fields, unordered arrays sorted, numbers spelled one way."""

@@ -94,7 +94,7 @@ class Wire(stripe.HTTPClient):
             while True:
                 self._idle.pop()[2].close()
 
-    def _exchange(self, method: str, url: str, headers: dict[str, str], body: Any, until: float) -> Answer:  # noqa: ANN401
+    def _exchange(self, method: str, url: str, headers: dict[str, str], body: object, until: float) -> Answer:
         parts = urlsplit(url)
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         kept = self._rested((parts.scheme, parts.netloc))

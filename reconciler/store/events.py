@@ -298,5 +298,5 @@ def _wait(connection: Connection, waits: Sequence[tuple[str, str, ObjectRef, int
 
 
 def _now(connection: Connection, now: datetime | None) -> datetime:
-    found = statements.one(connection, "clock", {"now": now})
-    return found.now  # type: ignore[no-any-return]
+    told: datetime = statements.one(connection, "clock", {"now": now}).now
+    return told

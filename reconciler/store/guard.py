@@ -645,7 +645,8 @@ def _shown_stamp(each: _Weighed, stamp: datetime | None) -> datetime | None:
 def _later_stamp(each: _Weighed, stamp: datetime | None, row: Row[Any]) -> datetime | None:
     if each.incoming.stamped or row.source_updated_at is None:
         return _shown_stamp(each, stamp)
-    return max(each.snapshot.observed_at, row.source_updated_at)  # type: ignore[no-any-return]
+    held: datetime = row.source_updated_at
+    return max(each.snapshot.observed_at, held)
 
 
 def _differences(each: _Weighed, row: Row[Any] | None) -> list[Body]:
