@@ -189,6 +189,7 @@ def side(
     timeout: tuple[float, float] = (2.0, 5.0),
     limits: Sequence[Limit] = PLENTY,
     listen_url: str | None = None,
+    in_flight: timedelta = timedelta(minutes=5),
     **changed: Any,
 ) -> Iterator[Side]:
     """Yield a process's drain for the provider at *url*; what else is given changes its settings."""
@@ -216,7 +217,7 @@ def side(
             mirror=mirrored,
             budgets=budgets,
             settings=chosen,
-            in_flight=timedelta(minutes=5),
+            in_flight=in_flight,
             metrics=metrics,
             listen_url=listen_url or database.url,
         )
@@ -250,8 +251,8 @@ class Bench:
     ticks: Ticks
     url: str
     lines: Sequence[Mapping[str, Any]] = ()
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _main: Side | None = None
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _main: Side | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -422,6 +423,13 @@ def signed(body: Body) -> Delivery:
     at = int(now.timestamp())
     digest = hmac.new(SECRET.encode(), b"%d.%b" % (at, raw), hashlib.sha256).hexdigest()
     return Delivery({"stripe-signature": f"t={at},v1={digest}"}, raw, now)
+
+
+def over(process: Side) -> Bench:
+    """Return a bench for a process whose provider is none of ours."""
+    bench = Bench(process.database, cast("StripeSandbox", None), Hands(), Ticks(), "")
+    bench._main = process
+    return bench
 
 
 @contextmanager
