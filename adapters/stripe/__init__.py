@@ -346,7 +346,7 @@ def _mode_of(api_key: str) -> str | None:
 def _parsed(raw: bytes) -> tuple[Body, bool]:
     try:
         event, changed = content.clean(content.parse(raw))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DeliveryMalformed("the body is not JSON") from error
     if not isinstance(event, dict):
         raise DeliveryMalformed("the body is not a JSON object")

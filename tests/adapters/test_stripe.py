@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 import traceback
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from inspect import getsource
@@ -169,7 +170,7 @@ _HEADINGS = ["Signature", "Event id", "Stamp", "Changed since", "Gone", "Limits"
 
 def test_limits_follow_the_mode() -> None:
     """A live key may call a hundred times a second, a test key 25 times; the operator may say otherwise."""
-    assert limits("sk_live_x" + "y") == Limits(100.0, 25.0)
+    assert limits("sk_live_" + "standin") == Limits(100.0, 25.0)
     assert limits("rk_test_standin") == Limits(25.0, 25.0)
     assert limits("sk_test_standin", 80) == Limits(80.0, 25.0)
 
@@ -1056,6 +1057,20 @@ def test_changed_since_asks_for_every_topic(stripe_at: MakeStripe, scripted: Mak
     asked = [[value for name, value in each.query.items() if name.startswith("types[")] for each in provider.asked]
     assert {topic for types in asked for topic in types} == set(KINDS[kind].topics)
     assert all(len(types) <= 20 for types in asked)
+
+
+def test_changed_since_splits_many_topics(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """A kind with more than twenty types takes several calls, each type in exactly one."""
+    provider = scripted(lambda _: page())
+    topics = {f"customer.{number}": "/id" for number in range(45)}
+    adapter = stripe_at(provider.url)
+    adapter._rows = {"customer": replace(KINDS["customer"], topics=topics)}
+
+    list(adapter.changed_since("customer", "", SINCE))
+
+    asked = [[value for name, value in each.query.items() if name.startswith("types[")] for each in provider.asked]
+    assert [len(types) for types in asked] == [20, 20, 5]
+    assert {topic for types in asked for topic in types} == set(topics)
 
 
 def test_changed_since_lists_what_events_do_not_tell(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
