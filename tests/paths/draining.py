@@ -127,6 +127,11 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
 
+    @property
+    def behind(self) -> Adapter:
+        """The adapter itself."""
+        return self._adapter
+
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
         """Fetch as the adapter does."""
         with self._lock:
