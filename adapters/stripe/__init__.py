@@ -79,6 +79,9 @@ _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _TYPES_A_CALL: Final = 20
 _STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
+_LIVE_RATE: Final = 100.0  # calls a second, like the next two
+_SANDBOX_RATE: Final = 25.0
+_OPERATION_RATE: Final = 25.0
 _ACCOUNT: Final = re.compile(r"on account '(acct_\w+)'")
 
 
@@ -97,9 +100,14 @@ class Limits:
 
 
 def limits(api_key: str, calls_per_second: float | None = None) -> Limits:
-    """Return what Stripe allows a key of this mode; *calls_per_second* overrides the rate of all calls."""
-    allowed = 100.0 if _mode_of(api_key) == "live" else 25.0
-    return Limits(allowed if calls_per_second is None else float(calls_per_second), 25.0)
+    """
+    Return what Stripe allows a key of this mode; *calls_per_second* overrides the rate of all calls.
+
+    A rate beyond Stripe's own means limits that were raised (or a stand-in): those of operations are raised alike.
+    """
+    allowed = _LIVE_RATE if _mode_of(api_key) == "live" else _SANDBOX_RATE
+    every = allowed if calls_per_second is None else float(calls_per_second)
+    return Limits(every, max(_OPERATION_RATE, _OPERATION_RATE * every / _LIVE_RATE))
 
 
 class Stripe:

@@ -173,6 +173,7 @@ def test_limits_follow_the_mode() -> None:
     assert limits("sk_live_" + "standin") == Limits(100.0, 25.0)
     assert limits("rk_test_standin") == Limits(25.0, 25.0)
     assert limits("sk_test_standin", 80) == Limits(80.0, 25.0)
+    assert limits("sk_test_standin", 400) == Limits(400.0, 100.0)
 
 
 @pytest.mark.parametrize(
