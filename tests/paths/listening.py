@@ -153,6 +153,15 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def held_up(database: Database) -> int:
+    """Return how many transactions of this database wait for a table or sequence that another one has locked."""
+    statement = (
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE NOT granted AND datname = current_database()"
+    )
+    return int(rows(database, statement)[0])
+
+
 def eventually(holds: Callable[[], bool]) -> None:
     """Return once *holds* does; fails if that takes too long."""
     until = time.monotonic() + 10

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from sqlalchemy.exc import DataError
 
 from reconciler.errors import DatabaseUnavailable, DeliveryMalformed, SignatureInvalid
 from reconciler.receive import DEFAULTS, Limits
@@ -30,6 +31,7 @@ from tests.paths.listening import (
     delivery,
     event,
     eventually,
+    held_up,
     receiving,
     rows,
     signature,
@@ -76,7 +78,7 @@ def send_all(heard: Heard, database: Database, deliveries: Sequence[Delivery]) -
     with ThreadPoolExecutor(len(deliveries)) as senders:
         with locked(database):
             sent = [senders.submit(heard.receiver.receive, "plain", deliveries[0])]
-            eventually(lambda: rows(database, "SELECT count(*) FROM pg_locks WHERE NOT granted") == [1])
+            eventually(lambda: held_up(database) == 1)
             sent += [senders.submit(heard.receiver.receive, "plain", each) for each in deliveries[1:]]
             eventually(lambda: len(heard.receiver._queue._waiting) == len(deliveries) - 1)
         return [future.exception() or future.result() for future in sent]
@@ -142,6 +144,12 @@ def test_one_that_cannot_be_stored(database: Database) -> None:
     assert sum(isinstance(outcome, Receipt) for outcome in outcomes) == 8
     assert rows(database, "SELECT count(*) FROM webhook_events") == [8]
     assert [line["reason"] for line in heard.told("delivery.refused")] == ["malformed"]
+
+
+def test_what_the_driver_refuses(database: Database) -> None:
+    """What never reaches the server says nothing about the server."""
+    with pytest.raises(DataError), database.transaction() as connection:
+        connection.exec_driver_sql("SELECT %(text)s", {"text": "a\0b"})
 
 
 @pytest.mark.parametrize("event_id", ["a\0b", "a\ud800b"])
@@ -279,7 +287,7 @@ def test_closing_finishes_what_was_taken(database: Database) -> None:
     with receiving(database) as heard, ThreadPoolExecutor(2) as senders:
         with locked(database):
             taken = senders.submit(heard.receiver.receive, SOURCE, signed(1))
-            eventually(lambda: rows(database, "SELECT count(*) FROM pg_locks WHERE NOT granted") == [1])
+            eventually(lambda: held_up(database) == 1)
             closing = senders.submit(heard.receiver.close, 5.0)
         closing.result()
         with pytest.raises(DatabaseUnavailable):
