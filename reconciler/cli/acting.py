@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adapters import sandbox as stand_ins
 from reconciler import bootstrap, daemon, times
+from reconciler import demo as demonstration
 from reconciler.bootstrap import Looked
 from reconciler.cli import options
 from reconciler.cli.options import Format
@@ -137,8 +137,7 @@ def demo(
 ) -> None:
     """Show all of it on this machine, against stand-ins for the providers."""
     del context, config, shape
-    # The demo brings servers and stand-ins with it, which no other command needs.
-    raise typer.Exit(import_module("reconciler.demo").main(seed=seed))
+    raise typer.Exit(demonstration.main(seed=seed))
 
 
 def sandbox(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -397,6 +398,22 @@ def test_fault_of_the_program(database: Database, command: Command, tmp_path: Pa
     assert str(kept) in done.err
     assert "Traceback" in kept.read_text()
     assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_progress_on_a_terminal(stage: Stage) -> None:
+    """On a terminal a bar shows how far the run is, on stderr; stdout holds the result only."""
+    stage.change("create", "customer", "cus_1")
+    ours, theirs = os.openpty()
+
+    process = stage.start("--since", "last", "--format", "json", stderr=theirs)
+    os.close(theirs)
+    out, _ = process.communicate(timeout=60)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+
+    assert process.returncode == 0, shown
+    assert "listing: " in shown
+    assert Finished(0, out, "").json["state"] == "complete"
 
 
 def test_broken_pipe() -> None:

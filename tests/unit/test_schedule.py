@@ -9,7 +9,20 @@ import pytest
 
 from reconciler import times
 from reconciler.config import ScheduleSettings
-from reconciler.schedule import CATCH_UP, LIGHT, NIGHTLY, SPREAD, TRIES, Plan, due, next_night, night, plan, rest
+from reconciler.schedule import (
+    CATCH_UP,
+    LIGHT,
+    NIGHTLY,
+    SPREAD,
+    TRIES,
+    Plan,
+    due,
+    next_night,
+    next_run,
+    night,
+    plan,
+    rest,
+)
 from reconciler.store.slots import Job, Slot, Standing, State
 
 SOURCE = "stripe-eu"
@@ -175,6 +188,22 @@ def test_light_pass_beside_a_night() -> None:
     chosen = due(one, now, standing)
 
     assert chosen is None
+
+
+def test_next_run() -> None:
+    """What comes next is told beforehand: what is due, what rests, the next light pass or the next night."""
+    now = datetime(2026, 12, 1, 12, 30, tzinfo=UTC)
+    slot = Slot(SOURCE, Job.NIGHTLY, "2026-12-01")
+    resting = {slot: Standing(State.FAILED, 1, now + STEP)}
+
+    night_only, with_light = planned(), planned(light_every=timedelta(hours=1))
+
+    assert next_run(night_only, now, {}) == (CATCH_UP, now)
+    assert next_run(night_only, now, resting) == (CATCH_UP, now + STEP)
+    assert next_run(night_only, now, used(date(2026, 12, 1))) == (NIGHTLY, datetime(2026, 12, 2, 3, 10, tzinfo=UTC))
+    light = {Slot(SOURCE, Job.LIGHT, "2026-12-01T12:00:00.000000Z"): Standing(State.USED, 1, now)}
+    standing = used(date(2026, 12, 1)) | light
+    assert next_run(with_light, now, standing) == (LIGHT, datetime(2026, 12, 1, 13, 0, tzinfo=UTC))
 
 
 def test_plan_spreads_sources() -> None:
