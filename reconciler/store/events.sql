@@ -131,9 +131,3 @@ JOIN event_objects AS named ON (named.source, named.event_id) = (incoming.source
 UPDATE webhook_events AS mine SET outcome = NULL, processed_at = NULL, last_error = NULL
 FROM unnest(%(source)b::text[], %(event_id)b::text[]) AS incoming(source, event_id)
 WHERE (mine.source, mine.event_id) = (incoming.source, incoming.event_id);
-
--- name: event_payload
--- One event as it was stored.
-SELECT source, event_id, event_type, payload::text AS payload, headers::text AS headers, raw, occurred_at, received_at
-FROM webhook_events
-WHERE (source, event_id) = (%(source)s, %(event_id)s);
