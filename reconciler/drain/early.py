@@ -74,7 +74,8 @@ class EarlyReads:
         newer = [event for event in asked if event.stamp is not None and (stamp is None or stamp < event.stamp)]
         late = tuple(event.event_id for event in newer)
         if not late:
-            return Early(None, replace(seen, behind=0))
+            level = replace(outcome, seen=replace(seen, behind=0))
+            return self._level(connection, leased, outcome=level, asked=asked, now=now)
         last = self._steps[min(seen.behind, len(self._steps)) - 1]
         if seen.behind and (left := _left(connection, leased, now, within=last)):
             return Early(left, seen, waiting=late)
@@ -82,10 +83,20 @@ class EarlyReads:
             return Early(self._steps[seen.behind], replace(seen, behind=seen.behind + 1), waiting=late)
         return Early(None, replace(seen, behind=0), ahead=late)
 
+    def _level(
+        self, connection: Connection, leased: Leased, *, outcome: Outcome, asked: Sequence[OpenEvent], now: datetime
+    ) -> Early:
+        """Confirm a read whose stamp tells of more than one change: stamps of whole seconds do not order those."""
+        stamp = outcome.reading.snapshot.stamp
+        same = [event for event in asked if stamp is not None and event.stamp == stamp]
+        if len(same) > 1 or (same and outcome.stored_stamp == stamp):
+            return self._unconfirmed(connection, leased, outcome=outcome, asked=same, now=now)
+        return Early(None, outcome.seen)
+
     def _unconfirmed(
         self, connection: Connection, leased: Leased, *, outcome: Outcome, asked: Sequence[OpenEvent], now: datetime
     ) -> Early:
-        """Without a stamp to compare, confirm a read soon after its newest event once, unless the payloads show it."""
+        """Where no stamp orders, confirm a read soon after its newest event once, unless the payloads show it."""
         lag, read_at = self._mirror.rules.read_lag, outcome.reading.snapshot.observed_at
         told = {event.event_id: event.occurred_at for event in asked if event.occurred_at is not None}
         newest = max(told.values(), default=None)

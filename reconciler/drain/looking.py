@@ -236,7 +236,8 @@ class Looking:
         def note(connection: Connection) -> bool:
             drawn = statements.one(connection, "draw_position", {"now": None})
             first = leased.seen.absent
-            if first is None or first.ended_at > drawn.now:
+            # A note from ahead of the clock or of the number line is of before a failover.
+            if first is None or first.ended_at > drawn.now or first.until >= drawn.position:
                 first = Absent(drawn.position, drawn.now)
             due_at = max(drawn.now, first.ended_at + self._mirror.rules.absence_recheck)
             # Whose lease has run out may have read before a live read that has been applied since.

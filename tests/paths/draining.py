@@ -25,7 +25,7 @@ from reconciler.config.settings import DrainSettings
 from reconciler.drain import Drain
 from reconciler.metrics import Metrics
 from reconciler.model import Delivery, ObjectRef
-from reconciler.store import events, mirror, pauses, refetches, statements
+from reconciler.store import events, mirror, pauses, refetches, statements, story
 from reconciler.store.events import Arrival
 from reconciler.store.mirror import Mirror, Rules
 
@@ -393,6 +393,12 @@ class Bench:
         """Return the scope of each pause, and what it is about."""
         with self.database.transaction() as connection:
             return [(each.scope, each.what) for each in pauses.standing(connection)]
+
+    def alarms(self) -> list[str]:
+        """Return which alarms stand; nothing was ever swept here."""
+        with self.database.transaction() as connection:
+            found = story.alarms(connection, {SOURCE: ("customer",)})
+        return [alarm.what for alarm in found if alarm.what != "never_swept"]
 
     def rows(self, statement: str, *parameters: Any) -> list[Any]:
         """Return what a statement shows."""

@@ -21,7 +21,7 @@ from reconciler.errors import DatabaseUnavailable
 from reconciler.model import Reason, Verdict
 from reconciler.store import refetches
 from reconciler.store.refetches import Want
-from tests.paths.draining import KEY, SECRET, SOURCE, customer, until
+from tests.paths.draining import KEY, READ_LAG, SECRET, SOURCE, customer, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,6 +221,37 @@ def test_a_spent_budget_is_waited_for(bench: Bench) -> None:
         until(lambda: not bench.pending())
 
     assert 0.3 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_that_is_told_is_shown(bench: Bench, seed: int) -> None:
+    """However a provider fails, lags and repeats itself: once it is quiet, two processes show all it told of."""
+    draw = random.Random(seed)
+    objects = [("customer", "cus_1"), ("customer", "cus_2"), ("product", "prod_1"), ("invoice", "in_1")]
+    told = [event for kind, id_ in objects for event in bench.act("create", kind, id_)]
+    other, lag = bench.side(), READ_LAG.total_seconds() / 2
+    bench.faults(status={"500": 0.1, "lock_timeout": 0.05}, stale_reads=0.3, stale_for=lag, slow=[0, 0.02])
+
+    with bench.main.running(), other.running():
+        for _ in range(60):
+            kind, id_ = draw.choice(objects)
+            op = "recreate" if bench.truth(kind)[id_] is None else draw.choice(["change"] * 5 + ["delete"])
+            told += bench.act(op, kind, id_, body={"status": "draft"} if op == "recreate" and kind == "invoice" else {})
+            if draw.random() < 0.6:
+                bench.tell(*draw.sample(told, len(told)))
+                told = told[-2:]  # these come again
+            bench.hands.now += draw.choice([0, 0, 1])
+        bench.tell(*told)
+        bench.faults()
+        until(lambda: _is_settled(bench), within=30)
+
+    assert {kind: bench.versions(kind) for kind, _ in objects} == {kind: bench.truth(kind) for kind, _ in objects}
+    assert set(bench.outcomes().values()) <= {"done", "ahead"}
+
+
+def _is_settled(bench: Bench) -> bool:
+    bench.hasten()
+    return not bench.pending() and bench.main.drain.failure is None
 
 
 # Order

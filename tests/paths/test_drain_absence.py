@@ -84,6 +84,23 @@ def test_a_first_404_survives_a_crash(gone: Bench) -> None:
     assert gone.fetches(INVOICE) == 3
 
 
+def test_a_first_404_of_another_number_line(gone: Bench) -> None:
+    """A note whose position lies ahead, of before a failover, proves nothing and is begun anew."""
+    gone.edit(
+        "UPDATE refetches SET seen = jsonb_build_object('absent', jsonb_build_object('until', 1000000,"
+        " 'ended_at', to_jsonb(clock_timestamp() - interval '1 hour')))"
+    )
+    gone.want("in_1", kind=INVOICE)
+
+    gone.drain.turn()
+    after_one = gone.versions(INVOICE)
+    gone.quiet()
+
+    assert after_one == {"in_1": 1}
+    assert gone.versions(INVOICE) == {"in_1": None}
+    assert gone.fetches(INVOICE) == 3
+
+
 def test_a_live_read_clears_a_first_404(gone: Bench) -> None:
     """An object seen alive in between is not gone at the next 404: two more are needed."""
     gone.want("in_1", kind=INVOICE)
@@ -114,16 +131,17 @@ def test_k30_the_parent_must_be_readable(gone: Bench, lost: str) -> None:
     while time.monotonic() < time_for_a_proof:
         gone.hasten()
         gone.drain.turn()
-    kept, paused = gone.versions(INVOICE), gone.pauses()
+    kept, paused, alarms = gone.versions(INVOICE), gone.pauses(), gone.alarms()
     gone.faults()
     gone.hasten()
     gone.quiet()
 
     assert kept == {"in_1": 1}
     assert paused == [("", "access_lost")]
+    assert alarms == ["access_lost"]
     assert gone.logged("source.paused")
     assert gone.versions(INVOICE) == {"in_1": None}
-    assert gone.pauses() == []
+    assert (gone.pauses(), gone.alarms()) == ([], [])
     assert gone.refetch("in_1", INVOICE).attempts == 0
 
 

@@ -95,6 +95,37 @@ def test_wants_do_not_hurry_the_ladder(hasty: Bench) -> None:
     assert ended - began >= sum(_STEPS, timedelta(0))
 
 
+def test_two_changes_of_one_stamp(bench: Bench) -> None:
+    """A second change within the second of a stamp is not taken for told by a read that still shows the first."""
+    bench.tell(*bench.act("create", "product", "prod_1"))
+    bench.quiet()
+    bench.stale()
+    [changed] = bench.act("change", "product", "prod_1")
+    bench.tell(changed)
+
+    bench.drain.turn()
+    early = (bench.versions("product"), bench.outcomes()[changed])
+    bench.faults()
+    bench.quiet()
+
+    assert early == ({"prod_1": 1}, None)
+    assert bench.versions("product") == {"prod_1": 2}
+    assert bench.outcomes()[changed] == "done"
+    assert bench.fetches("product") == 3
+
+
+def test_one_change_of_a_stamp_needs_one_read(bench: Bench) -> None:
+    """A stamp that only one change has needs no confirmation, whatever the payload shows."""
+    bench.tell(*bench.act("create", "product", "prod_1", at=int(bench.hands.now) - 5))
+    bench.quiet()
+    [changed] = bench.act("change", "product", "prod_1")
+
+    bench.deliver(bench.event(changed) | {"api_version": "2020-08-27"})
+    bench.quiet()
+
+    assert bench.fetches("product") == 2
+
+
 def test_only_what_is_behind_waits(hasty: Bench) -> None:
     """Of two events that one read answers, the one it shows is done at once."""
     [created] = hasty.act("create", "product", "prod_1")

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from reconciler.accounts import Pinned
 from reconciler.budgets import Limit
 from reconciler.errors import AccessLost
-from reconciler.store import events, pauses, runs, story
+from reconciler.store import events, pauses, runs
 from tests.adapters.scripted import Said, Scripted, failure
 from tests.adapters.trickle import Trickle
 from tests.paths.draining import SOURCE, bench_on, customer, over, side, until
@@ -83,7 +83,7 @@ def test_k12_an_object_that_always_fails(database: Database) -> None:
         assert bench.outcomes() == {"evt_cus_bad": "dead", "evt_cus_good": "done"}
         assert bench.pauses() == []
         assert bench.rows("SELECT last_error FROM webhook_events WHERE outcome = 'dead'") == [(refetch.last_error,)]
-        assert _alarms(database) == ["dead_letters"]
+        assert bench.alarms() == ["dead_letters"]
         assert len([line for line in lines if line["event"] == "refetch.dead"]) == 1
 
 
@@ -95,12 +95,6 @@ def _event(id_: str) -> dict[str, object]:
         "created": 1_790_000_000,
         "data": {"object": {"id": id_, "object": "customer"}},
     }
-
-
-def _alarms(database: Database) -> list[str]:
-    with database.transaction() as connection:
-        found = story.alarms(connection, {SOURCE: ("customer",)})
-    return sorted(alarm.what for alarm in found if alarm.what != "never_swept")
 
 
 def test_k12_a_provider_that_answers_nobody(bench: Bench) -> None:
@@ -116,7 +110,7 @@ def test_k12_a_provider_that_answers_nobody(bench: Bench) -> None:
         bench.hasten()
         while process.drain.turn():
             pass
-    paused, alarms = bench.pauses(), _alarms(bench.database)
+    paused, alarms = bench.pauses(), bench.alarms()
     asked = bench.calls()
     while process.drain.turn():
         pass
@@ -132,7 +126,7 @@ def test_k12_a_provider_that_answers_nobody(bench: Bench) -> None:
     assert attempts == {0}
     assert bench.versions() == bench.truth()
     assert bench.pauses() == []
-    assert _alarms(bench.database) == []
+    assert bench.alarms() == []
     assert bench.logged("source.resumed")
 
 
