@@ -234,6 +234,7 @@ def _stripe(source: Source, settings: Settings, budget: Budget, stack: ExitStack
         tolerance=settings.web.tolerance,
         api_version=source.api_version,
         api_base=source.api_base,
+        backfill_since=source.backfill_since,
         clock=lambda: datetime.now(UTC),
     )
     stack.callback(adapter.close)

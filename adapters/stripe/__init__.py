@@ -134,12 +134,13 @@ class Stripe:
         api_version: str,
         clock: Callable[[], datetime],
         api_base: str | None = None,
+        backfill_since: datetime | None = None,
         timeout: tuple[float, float] = (3.05, 20.0),
     ) -> None:
         """
         Raise `ConfigError` for a kind or key that cannot be used; nothing is called yet.
 
-        *kinds* None means the core ones. *timeout* holds the seconds to connect and those until an answer is complete.
+        *kinds* None means the core ones. What was created before *backfill_since* no listing shows. *timeout* holds the seconds to connect and those until an answer is complete.
         """
         self.source = source
         self._rows = _rows(source, kinds)
@@ -149,6 +150,7 @@ class Stripe:
         self._mode = _mode_of(api_key)
         self._secrets, self._tolerance = tuple(webhook_secrets), tolerance
         self._api_version, self._clock = api_version, clock
+        self._backfill = {} if backfill_since is None else {"created": {"gte": int(backfill_since.timestamp() // 1)}}
         # At INFO and below the SDK logs every URL and body.
         logging.getLogger("stripe").setLevel(logging.WARNING)
         self._calls = Calls(
@@ -232,8 +234,8 @@ class Stripe:
             yield from self._listed(row, scope, {"created": created})
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
-        """Yield every object of *kind*; one whose sub-lists are cut short is a hint."""
-        yield from self._listed(self._row(kind), scope, {})
+        """Yield every object of *kind* created since the backfill begins; one whose sub-lists are cut is a hint."""
+        yield from self._listed(self._row(kind), scope, self._backfill)
 
     def identity(self, scope: str = "") -> str:
         """Return the id of the account behind the key; raises `AccessLost` where the key is good for nothing here."""

@@ -26,6 +26,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import adapters.stripe as subject
+from adapters.sandbox.clock import Clock
+from adapters.sandbox.operations import operation_from
+from adapters.sandbox.stripe import StripeSandbox
 from adapters.stripe import KINDS, Limits, Stripe, limits
 from adapters.stripe.kinds import NAMELESS
 from reconciler import content
@@ -1229,3 +1232,18 @@ def test_secrets_are_told_nobody(stripe_at: MakeStripe, scripted: MakeScripted) 
     told = [re.sub(r"^\s*File .*\n.*", "", text, flags=re.MULTILINE) for text in told]
     assert len(told) > 10
     assert not [text for text in told if key in text or secret in text]
+
+
+def test_a_backfill_begins_where_it_is_told(stripe_at: MakeStripe) -> None:
+    """A crawl shows nothing that was created before `backfill_since`, and everything from its very second on."""
+    moment = [1_700_000_000.0]
+    sandbox = StripeSandbox(clock=Clock(lambda: moment[0]))
+    with sandbox.serve(0) as running:
+        for second in (0, 10, 20):
+            moment[0] = 1_700_000_000.0 + second
+            sandbox.operate(operation_from({"op": "create", "kind": "customer", "id": f"cus_at_{second}"}))
+        adapter = stripe_at(running.url, backfill_since=datetime.fromtimestamp(1_700_000_010, UTC))
+
+        shown = [each.ref.id for page in adapter.crawl("customer", "") for each in page.snapshots]
+
+    assert sorted(shown) == ["cus_at_10", "cus_at_20"]
