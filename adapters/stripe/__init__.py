@@ -140,7 +140,8 @@ class Stripe:
         """
         Raise `ConfigError` for a kind or key that cannot be used; nothing is called yet.
 
-        *kinds* None means the core ones. What was created before *backfill_since* no listing shows. *timeout* holds the seconds to connect and those until an answer is complete.
+        *kinds* None means the core ones. What was created before *backfill_since* no crawl shows. *timeout* holds the
+        seconds to connect and those until an answer is complete.
         """
         self.source = source
         self._rows = _rows(source, kinds)
