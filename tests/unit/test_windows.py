@@ -1,0 +1,101 @@
+"""From when on a kind is listed: the whole of the rule, without a database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.adapter import Kind, Listing
+from reconciler.sweep.asked import Asked
+from reconciler.sweep.windows import DAY, Window, window
+from reconciler.times import Last
+
+NOW = datetime(2026, 11, 30, 3, 10, tzinfo=UTC)
+OVERLAP = timedelta(hours=2)
+HISTORY = timedelta(days=30)
+
+
+def kind(listing: Listing = Listing.WHOLE, history: timedelta | None = HISTORY) -> Kind:
+    """Return a kind of which only its listing matters."""
+    return Kind(
+        name="customer",
+        list=listing,
+        feed="",
+        fetch="",
+        deletion="",
+        permission="",
+        cost="",
+        feed_history=history,
+    )
+
+
+def chosen(swept: datetime | None, of: Kind | None = None, **asked: Any) -> Window:
+    """Return the window of a run that asks so."""
+    given: dict[str, Any] = {"trigger": "cli", "since": Last.LAST} | asked
+    return window(Asked(**given), of or kind(), swept=swept, now=NOW, overlap=OVERLAP)
+
+
+@pytest.mark.parametrize(
+    ("swept", "asked", "since", "crawl"),
+    [
+        (None, {}, None, True),
+        (NOW - timedelta(hours=1), {}, NOW - DAY, False),
+        (NOW - timedelta(hours=40), {}, NOW - timedelta(hours=42), False),
+        (NOW - timedelta(hours=1), {"light": True}, NOW - timedelta(hours=3), False),
+        (NOW - timedelta(hours=1), {"since": NOW - timedelta(minutes=5)}, NOW - timedelta(minutes=5), False),
+        (None, {"since": NOW - timedelta(minutes=5)}, NOW - timedelta(minutes=5), False),
+        (NOW - timedelta(hours=1), {"full": True}, None, True),
+        (NOW - timedelta(hours=1), {"full": True, "since": NOW - DAY}, NOW - DAY, True),
+        (None, {"full": True}, None, True),
+    ],
+)
+def test_where_a_window_begins(
+    swept: datetime | None, asked: dict[str, Any], since: datetime | None, *, crawl: bool
+) -> None:
+    """At the watermark less the overlap and a day back at least, where it is told, or everywhere."""
+    found = chosen(swept, **asked)
+
+    assert (found.since, found.crawl) == (since, crawl)
+
+
+@pytest.mark.parametrize("asked", [{"since": NOW - timedelta(days=60)}, {}])
+def test_a_feed_that_does_not_reach_back(asked: dict[str, Any]) -> None:
+    """Where the feed's history is too short it is used as far as it goes, and everything is listed besides."""
+    found = chosen(NOW - timedelta(days=45), **asked)
+
+    assert found.crawl
+    assert found.since is not None
+    assert timedelta(0) < found.since - (NOW - HISTORY) < timedelta(hours=1)
+    assert "30 days only" in (found.note or "")
+
+
+def test_a_feed_without_an_end_needs_no_crawl() -> None:
+    """A feed that keeps everything is used however far back a window begins."""
+    found = chosen(NOW, kind(history=None), since=NOW - timedelta(days=900))
+
+    assert (found.since, found.crawl) == (NOW - timedelta(days=900), False)
+
+
+@pytest.mark.parametrize("asked", [{}, {"full": True}])
+def test_a_kind_that_no_call_lists(asked: dict[str, Any]) -> None:
+    """What cannot be listed is followed by its feed, a day back."""
+    found = chosen(None, kind(Listing.NONE), **asked)
+
+    assert (found.since, found.crawl) == (NOW - DAY, False)
+
+
+@pytest.mark.parametrize(
+    ("made", "swept", "closes"),
+    [
+        (Window(NOW - DAY, crawl=False), NOW - timedelta(hours=1), True),
+        (Window(NOW - DAY, crawl=False), NOW - DAY, True),
+        (Window(NOW - DAY, crawl=False), NOW - DAY - timedelta(seconds=1), False),
+        (Window(NOW - DAY, crawl=False), None, False),
+        (Window(None, crawl=True), None, True),
+    ],
+)
+def test_when_a_watermark_may_move(made: Window, swept: datetime | None, *, closes: bool) -> None:
+    """Only where nothing before the window is left out: it began by the watermark, or everything was listed."""
+    assert made.closes_at(swept) is closes
