@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconciler.budgets import Budgets, Lane, Limit, Standing, per_second
-from reconciler.errors import DatabaseUnavailable, SourceBusy
+from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceUnavailable
 from reconciler.store import buckets
 from reconciler.store.database import connect
 
@@ -85,13 +85,23 @@ def spawned(database: Database, seconds: float, lane: Lane) -> Iterator[subproce
             running.kill()
 
 
-def refusal(mine: Budgets, operation: str = CALL) -> SourceBusy | None:
+def refusal(mine: Budgets, operation: str = CALL) -> SourceUnavailable | None:
     """Spend one call; return why that could not be done."""
     try:
         mine.of("shop").spend(operation)
-    except SourceBusy as busy:
-        return busy
+    except SourceUnavailable as refused:
+        return refused
     return None
+
+
+@contextmanager
+def threads(count: int, stop: Event) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that are told to stop at the end, however it comes."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        finally:
+            stop.set()
 
 
 def hammering(mine: Budgets, lane: Lane, stop: Event, operation: str = CALL) -> Callable[[], int]:
@@ -127,7 +137,7 @@ def test_sweeps_move_under_full_live_load(database: Database) -> None:
     """While live work takes all it can get, sweeps keep their tenth, and no more."""
     stop, began = Event(), time.monotonic()
     mine = budgets(database, {"shop": [Limit("calls", 100, 10)]}, stop=stop)
-    with ThreadPoolExecutor(4) as pool:
+    with threads(4, stop) as pool:
         by_live = [pool.submit(hammering(mine, Lane.LIVE, stop)) for _ in range(3)]
         by_sweep = pool.submit(hammering(mine, Lane.SWEEP, stop))
         stop.wait(3)
@@ -144,7 +154,7 @@ def test_live_work_passes_hammering_sweeps(database: Database) -> None:
     stop = Event()
     mine, theirs = (budgets(database, {"shop": [Limit("calls", 10, 10)]}, stop=stop) for _ in range(2))
     waits = []
-    with ThreadPoolExecutor(3) as pool:
+    with threads(3, stop) as pool:
         sweeping = [pool.submit(hammering(each, Lane.SWEEP, stop)) for each in (mine, mine, theirs)]
         for _ in range(12):
             stop.wait(0.2)
@@ -226,6 +236,19 @@ def test_a_call_past_the_deadline_is_busy(database: Database) -> None:
     assert calls.count == 1
 
 
+def test_a_call_after_the_deadline_is_not_made(database: Database) -> None:
+    """A read of many calls ends with its deadline, even if each could be made at once; nobody was busy."""
+    mine = budgets(database, {"shop": per_second(1000)})
+    with (
+        mine.calling(Lane.LIVE, deadline=-1) as calls,
+        pytest.raises(SourceUnavailable, match="takes too long") as late,
+    ):
+        mine.of("shop").spend(CALL)
+
+    assert not isinstance(late.value, SourceBusy)
+    assert calls.count == 0
+
+
 def test_a_call_within_the_deadline_waits(database: Database) -> None:
     """A call that can be made in time waits for its turn instead of failing."""
     mine = budgets(database, {"shop": [Limit("calls", 5, 2)]})
@@ -244,7 +267,7 @@ def test_one_waiting_call_does_not_hold_up_a_shorter_deadline(database: Database
     stop = Event()
     mine = budgets(database, {"shop": [Limit("calls", 0.5, 2)]}, stop=stop)
     mine.of("shop").spend(CALL)
-    with ThreadPoolExecutor(1) as pool:
+    with threads(1, stop) as pool:
         waiting = pool.submit(hammering(mine, Lane.LIVE, stop))
         began = time.monotonic()
         with mine.calling(Lane.LIVE, deadline=3):
@@ -262,7 +285,7 @@ def test_stopping_wakes_every_waiting_call(database: Database) -> None:
     stop = Event()
     mine = budgets(database, _SLOW, stop=stop)
     mine.of("shop").spend(CALL)
-    with ThreadPoolExecutor(3) as pool:
+    with threads(3, stop) as pool:
         waiting = [pool.submit(mine.of("shop").spend, CALL) for _ in range(3)]
         stop.wait(0.2)
         assert not any(each.done() for each in waiting)
@@ -278,7 +301,7 @@ def test_stopping_wakes_every_waiting_call(database: Database) -> None:
 def test_a_call_taken_before_is_paid(database: Database) -> None:
     """The next call of this operation in this thread costs nothing more; the one after does."""
     mine = budgets(database, {"shop": [Limit("calls", 0.01, 3)]})
-    with mine.calling(Lane.LIVE, deadline=0) as calls:
+    with mine.calling(Lane.LIVE, deadline=9) as calls:
         assert mine.take("shop", CALL) == 0
         assert mine.take("shop", CALL) == 0
         assert mine.take("shop", CALL) > 0
@@ -296,13 +319,13 @@ def test_a_call_taken_is_its_threads_alone(database: Database) -> None:
     mine = budgets(database, _SLOW)
     mine.take("shop", CALL)
 
-    def elsewhere() -> SourceBusy | None:
-        with mine.calling(Lane.LIVE, deadline=0):
+    def elsewhere() -> SourceUnavailable | None:
+        with mine.calling(Lane.LIVE, deadline=9):
             return refusal(mine)
 
     with ThreadPoolExecutor(1) as pool:
         other_thread = pool.submit(elsewhere).result()
-    with mine.calling(Lane.LIVE, deadline=0):
+    with mine.calling(Lane.LIVE, deadline=9):
         other_operation, same = refusal(mine, OTHER), refusal(mine)
 
     assert other_thread
@@ -330,17 +353,17 @@ def test_a_call_taken_long_ago_counts_as_made(database: Database, monkeypatch: p
     mine = budgets(database, _SLOW)
     mine.take("shop", CALL)
 
-    with mine.calling(Lane.LIVE, deadline=0), pytest.raises(SourceBusy):
+    with mine.calling(Lane.LIVE, deadline=9), pytest.raises(SourceBusy):
         mine.of("shop").spend(CALL)
 
 
 def test_lanes_nest(database: Database) -> None:
     """A block inside another has a lane and a count of its own; the outer one's come back after it."""
     mine = budgets(database, {"shop": [Limit("calls", 0.01, 3)]})
-    with mine.calling(Lane.LIVE, deadline=0) as outer:
+    with mine.calling(Lane.LIVE, deadline=9) as outer:
         mine.of("shop").spend(CALL)
         mine.of("shop").spend(CALL)
-        with mine.calling(Lane.SWEEP, deadline=0) as inner:
+        with mine.calling(Lane.SWEEP, deadline=9) as inner:
             mine.of("shop").spend(CALL)
         with pytest.raises(SourceBusy):
             mine.of("shop").spend(CALL)
