@@ -49,6 +49,7 @@ _TICK = 1.0
 _RETRIES = (1.0, 2.0, 5.0, 10.0)  # seconds between two attempts to reach the database at start; the last one stays
 _MORE_TIME = "EXTEND_TIMEOUT_USEC=60000000"
 _ENDED_WELL, _ENDED_BADLY = 0, 1
+_FAILED = "failed: "
 
 
 class Role(StrEnum):
@@ -81,6 +82,10 @@ class Ending:
         """Wish the process to end."""
         self.because.append(because)
         self.asked.set()
+
+    def failure(self) -> str | None:
+        """Return the part that failed; None: the process was asked to end."""
+        return next((each for each in self.because if each.startswith(_FAILED)), None)
 
 
 def serve(settings: Settings, role: Role, *, environment: Mapping[str, str] | None = None) -> int:
@@ -147,7 +152,7 @@ class Daemon:
                 return failure
             if not self._heartbeats.late():
                 notify.notify(self._environment, notify.WATCHDOG)
-        return next((each for each in ending.because if each.startswith(_FAILED)), None)
+        return ending.failure()
 
     def stop(self, because: Sequence[str]) -> bool:
         """Take nothing more, end what is under way, and return whether all of it ended in time."""
@@ -302,9 +307,6 @@ class Requests:
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())
-
-
-_FAILED = "failed: "
 
 
 def _opened(

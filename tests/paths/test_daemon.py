@@ -22,8 +22,10 @@ import httpx
 import psycopg
 import pytest
 from psycopg import sql
+from structlog.testing import capture_logs
 
 from reconciler.config import ScheduleSettings
+from reconciler.daemon import Ending, _thread_failures
 from reconciler.schedule import Pace, Schedule, plan
 from reconciler.store import runs, slots, statements
 from reconciler.store.slots import Job, Slot
@@ -149,7 +151,7 @@ def test_end_during_a_run(stage: Stage, database: Database, tmp_path: Path) -> N
         assert code == 0, daemon.told()
     assert count(database, "SELECT count(*) FROM runs WHERE state = 'running'") == 0
     assert count(database, "SELECT count(*) FROM sweeps") == 0
-    assert count(database, "SELECT tries FROM slots WHERE job = 'nightly' AND state = 'failed'") == 0
+    assert count(database, "SELECT tries FROM slots WHERE state = 'failed' AND held_until <= now()") == 0
 
 
 def test_held_night(stage: Stage, database: Database, tmp_path: Path) -> None:
@@ -224,6 +226,23 @@ def test_failing_part(stage: Stage, database: Database, tmp_path: Path) -> None:
         assert code == 1
         assert daemon.lines("serve.failed")
         assert daemon.lines("serve.stopped")
+
+
+def test_failing_thread() -> None:
+    """Any thread that dies of an exception ends the process, whichever part it belonged to."""
+    ending = Ending(threading.Event(), [])
+
+    def fail() -> None:
+        raise RuntimeError("gone")
+
+    with _thread_failures(ending), capture_logs() as lines:
+        thread = threading.Thread(target=fail, name="part")
+        thread.start()
+        thread.join()
+
+    assert ending.asked.is_set()
+    assert ending.failure() == "failed: part: RuntimeError: gone"
+    assert [line["event"] for line in lines] == ["serve.failed"]
 
 
 def test_roles(stage: Stage, database: Database, tmp_path: Path) -> None:
