@@ -52,6 +52,7 @@ _UNSTORABLE = ("22", "54")
 _READ_ASIDE = 64 * 1024
 """Bytes beyond which reading a body would hold up the event loop."""
 
+_LINES = {"stored": "delivery.stored", "duplicate": "delivery.duplicate", "ignored": "delivery.ignored"}
 _IDLE = 5.0  # seconds between two signs of life of a writer that has nothing to write
 
 Outcome: TypeAlias = tuple[Receipt, ...] | ReconcilerError
@@ -278,7 +279,7 @@ class Receiver:
             told = arrival.notification
             self._metrics.delivered(receipt.source, outcome)
             self._log.info(
-                f"delivery.{outcome}",
+                _LINES[outcome],
                 source=receipt.source,
                 event_id=receipt.event_id,
                 event_type=told.event_type,

@@ -38,13 +38,17 @@ def tell(outcomes: Iterable[Outcome], *, origin: Origin, metrics: Metrics) -> No
                 "write.declined",
                 **told,
                 because=outcome.because,
-                incoming_stamp=snapshot.stamp,
-                stored_stamp=outcome.stored_stamp,
-                incoming_positions=outcome.positions,
-                stored_positions=outcome.stored_positions,
+                incoming_source_updated_at=snapshot.stamp,
+                stored_source_updated_at=outcome.stored_stamp,
+                incoming_read_from=outcome.positions[0],
+                incoming_read_until=outcome.positions[1],
+                stored_read_from=outcome.stored_positions[0] if outcome.stored_positions else None,
+                stored_read_until=outcome.stored_positions[1] if outcome.stored_positions else None,
             )
         elif outcome.change is Change.REWOUND:
-            log.warning("write.rewound", **told, because="the source has rewound", stored_stamp=outcome.stored_stamp)
+            log.warning(
+                "write.rewound", **told, because="the source has rewound", stored_source_updated_at=outcome.stored_stamp
+            )
         elif outcome.change is Change.LOADED:
             log.debug("write.applied", **told, change=str(outcome.change))  # the run says how many
         elif outcome.change is not None:

@@ -82,63 +82,63 @@ def is_free(path: Path) -> bool:
         return False
 
 
-def residents(data: Path) -> frozenset[int]:
+def residents(cluster: Path) -> frozenset[int]:
     """
-    Return the processes that live in *data*, the postmaster and its children alike.
+    Return the processes that live in *cluster*, the postmaster and its children alike.
 
     A server's working directory is its cluster, so a reused number in a stale pid file is never mistaken for one.
     """
-    home = data.stat()
+    home = cluster.stat()
     found = set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
+    for running in Path("/proc").iterdir():
+        if running.name.isdigit():
             with contextlib.suppress(OSError):
-                if os.path.samestat((process / "cwd").stat(), home):
-                    found.add(int(process.name))
+                if os.path.samestat((running / "cwd").stat(), home):
+                    found.add(int(running.name))
     return frozenset(found)
 
 
-def pid_file(data: Path) -> list[str]:
+def pid_file(cluster: Path) -> list[str]:
     """Return the lines of the postmaster's pid file; none where there is no such file."""
     try:
-        return (data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").splitlines()
+        return (cluster / "postmaster.pid").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
 
 
-def postmaster(data: Path) -> int | None:
-    """Return the pid of the postmaster that lives in *data*; None where the pid file is missing or stale."""
-    lines = pid_file(data)
+def postmaster(cluster: Path) -> int | None:
+    """Return the pid of the postmaster that lives in *cluster*; None where the pid file is missing or stale."""
+    lines = pid_file(cluster)
     if not lines or not lines[0].strip().isdigit():
         return None
     pid = int(lines[0])
     try:
-        return pid if Path(f"/proc/{pid}/cwd").samefile(data) else None
+        return pid if Path(f"/proc/{pid}/cwd").samefile(cluster) else None
     except OSError:
         return None
 
 
-def is_ready(data: Path) -> bool:
-    """Tell whether the server of *data* says that it takes connections."""
-    lines = pid_file(data)
-    return len(lines) > _STATUS and lines[_STATUS].strip() == "ready" and postmaster(data) is not None
+def is_ready(cluster: Path) -> bool:
+    """Tell whether the server of *cluster* says that it takes connections."""
+    lines = pid_file(cluster)
+    return len(lines) > _STATUS and lines[_STATUS].strip() == "ready" and postmaster(cluster) is not None
 
 
-def stop(data: Path) -> None:
-    """Stop the server of *data* and wait until it is gone; at once and without a checkpoint if it will not go."""
-    pid = postmaster(data)
+def stop(cluster: Path) -> None:
+    """Stop the server of *cluster* and wait until it is gone; at once and without a checkpoint if it will not go."""
+    pid = postmaster(cluster)
     if pid is None:
         return
     for how, patience in ((signal.SIGINT, _PATIENCE), (signal.SIGQUIT, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, how)
-        if _gone(data, pid, patience):
+        if _gone(cluster, pid, patience):
             return
 
 
-def _gone(data: Path, pid: int, patience: float) -> bool:
+def _gone(cluster: Path, pid: int, patience: float) -> bool:
     deadline = time.monotonic() + patience
-    while postmaster(data) == pid:
+    while postmaster(cluster) == pid:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)

@@ -65,10 +65,12 @@ def test_a_refused_write(verdict: Verdict) -> None:
             "event_id": "evt_1",
             "run_id": 7,
             "because": "the two reads overlap",
-            "incoming_stamp": AT,
-            "stored_stamp": AT,
-            "incoming_positions": (5, 9),
-            "stored_positions": (2, 4),
+            "incoming_source_updated_at": AT,
+            "stored_source_updated_at": AT,
+            "incoming_read_from": 5,
+            "incoming_read_until": 9,
+            "stored_read_from": 2,
+            "stored_read_until": 4,
         }
     ]
     assert counts == (
