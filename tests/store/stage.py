@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -34,6 +36,7 @@ STAMPED, UNSTAMPED = "order", "customer"
 FIRST_DRAWN = 1000
 """Tests choose positions below it; what the database draws lies at it and beyond."""
 
+PATIENCE = 60
 LEASE = timedelta(minutes=5)
 READ_LAG = timedelta(seconds=10)
 REWOUND_AFTER = timedelta(minutes=10)
@@ -242,3 +245,38 @@ def alive(name: str = "a", stamp: float = 0, **more: Any) -> Shown:
 
 GONE = Shown(None)
 APPLIED, UNCHANGED, DECLINED, TIED = Verdict.APPLIED, Verdict.UNCHANGED, Verdict.DECLINED, Verdict.TIED
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Run *works* at once, each in a thread of its own; return what they returned, or raise what they raised."""
+    gate = threading.Barrier(len(works))
+
+    def started(work: Callable[[], Any]) -> Any:
+        gate.wait(PATIENCE)
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [future.result(PATIENCE) for future in [pool.submit(started, work) for work in works]]
+
+
+def in_the_way(stage: Stage, first: Callable[[Connection], object], second: Callable[[], Any]) -> Any:
+    """Run *second* while a transaction that did *first* is open; commit that once *second* waits for it."""
+    with ThreadPoolExecutor(1) as pool:
+        with stage.database.transaction() as connection:
+            first(connection)
+            waiting = pool.submit(second)
+            wait_for_a_lock(stage)
+        return waiting.result(PATIENCE)
+
+
+def wait_for_a_lock(stage: Stage) -> None:
+    """Return when some statement of this database waits for a lock."""
+    for _ in range(6000):
+        [(waiting,)] = stage.query(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        if waiting:
+            return
+        threading.Event().wait(0.01)
+    message = "nothing waits"
+    raise AssertionError(message)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import text
@@ -20,16 +19,20 @@ from tests.store.stage import (
     FIRST_DRAWN,
     GONE,
     LEASE,
+    PATIENCE,
     SOURCE,
     STAMPED,
     TIED,
     UNSTAMPED,
     alive,
     at,
+    in_the_way,
+    together,
+    wait_for_a_lock,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
     from reconciler.store.refetches import Leased
     from tests.store.stage import Stage
 
-_PATIENCE = 60
-
 
 @pytest.fixture
 def told(ids: Iterator[int]) -> Iterator[str]:
@@ -47,44 +48,9 @@ def told(ids: Iterator[int]) -> Iterator[str]:
     return (f"evt_{number}" for number in ids)
 
 
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """Run *works* at once, each in a thread of its own; return what they returned, or raise what they raised."""
-    gate = threading.Barrier(len(works))
-
-    def started(work: Callable[[], Any]) -> Any:
-        gate.wait(_PATIENCE)
-        return work()
-
-    with ThreadPoolExecutor(len(works)) as pool:
-        return [future.result(_PATIENCE) for future in [pool.submit(started, work) for work in works]]
-
-
-def in_the_way(stage: Stage, first: Callable[[Connection], object], second: Callable[[], Any]) -> Any:
-    """Run *second* while a transaction that did *first* is open; commit that once *second* waits for it."""
-    with ThreadPoolExecutor(1) as pool:
-        with stage.database.transaction() as connection:
-            first(connection)
-            waiting = pool.submit(second)
-            wait_for_a_lock(stage)
-        return waiting.result(_PATIENCE)
-
-
 def settle(stage: Stage, leased: Leased) -> bool:
     """Settle *leased*."""
     return stage.run(lambda c: refetches.settle(c, leased, verdict=APPLIED))
-
-
-def wait_for_a_lock(stage: Stage) -> None:
-    """Return when some statement of this database waits for a lock."""
-    for _ in range(6000):
-        [(waiting,)] = stage.query(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        if waiting:
-            return
-        threading.Event().wait(0.01)
-    message = "nothing waits"
-    raise AssertionError(message)
 
 
 def test_batches_in_opposite_order(stage: Stage) -> None:
@@ -148,7 +114,7 @@ def test_row_written_while_we_waited_for_it(lone_stage: Stage) -> None:
             wait_for_a_lock(stage)
             readings = [stage.reading(ref, alive("c", 3), (stage.position(), None))]
             later = guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
-        outcomes = waiting.result(_PATIENCE)
+        outcomes = waiting.result(PATIENCE)
 
     [outcome] = outcomes
     assert later[0].verdict is APPLIED
