@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from reconciler.model import Named, Origin, Reason, Via
 from reconciler.store import events, guard, refetches
-from reconciler.store.refetches import Want
+from reconciler.store.refetches import Again, Want
 from tests.store.stage import (
     APPLIED,
     DECLINED,
@@ -32,7 +32,7 @@ from tests.store.stage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -275,6 +275,28 @@ def test_copies_racing_the_worker(stage: Stage, told: Iterator[str]) -> None:
         assert stage.event(event).outcome == "done"
         assert stage.event(event).duplicates == 1
         assert reads in {0, 1}
+
+
+def test_repeat_while_a_worker_holds_the_event(lone_stage: Stage) -> None:
+    """A repeat that finds its event about to be closed waits, and is the repeat of a done event."""
+    stage = lone_stage
+    ref = stage.ref()
+    number = stage.want(ref)
+    stage.record("evt", Named(ref))
+    leased = stage.leased(ref)
+
+    def conclude(connection: Connection) -> None:
+        events.lock(connection, leased)
+        refetches.settle(connection, leased, verdict=APPLIED)
+        events.close(connection, SOURCE, ["evt"], now=stage.clock)
+
+    in_the_way(stage, conclude, lambda: stage.record("evt", Named(ref)))
+
+    refetch = stage.refetch(ref)
+    assert refetch is not None
+    assert stage.event("evt").outcome == "done"
+    assert stage.event("evt").duplicates == 1
+    assert refetch.wanted == refetch.done == leased.wanted > number
 
 
 def test_repeat_while_a_worker_waits_for_the_event(lone_stage: Stage) -> None:
@@ -537,3 +559,98 @@ def test_what_spoils_a_batch(lone_stage: Stage, sqlstate: str, *, spoils: bool) 
     assert (stage.row(good) is not None) is spoils
     if refetch is not None:
         assert refetch.last_error.startswith("cannot be stored: refused")
+
+
+# --- lock order ---
+
+
+def opposite(
+    stage: Stage, refs: Sequence[ObjectRef], work: Callable[[Connection, Sequence[ObjectRef]], object]
+) -> None:
+    """Do *work* on the same objects in opposite orders at once, with nobody to try a deadlock again."""
+
+    def alone(order: Sequence[ObjectRef]) -> None:
+        with stage.database.transaction() as connection:
+            work(connection, order)
+
+    together(partial(alone, refs), partial(alone, refs[::-1]))
+
+
+def apply_some(stage: Stage, connection: Connection, refs: Sequence[ObjectRef], span: tuple[int, int]) -> None:
+    """Apply something to each of *refs*."""
+    readings = [stage.reading(ref, alive(f"{span}", 1), span) for ref in refs]
+    guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
+
+
+def test_lock_order_of_writers(stage: Stage) -> None:
+    """Writers of new rows, of known rows and of ties never wait for one another in a circle."""
+    for _ in range(25):
+        refs = [stage.ref() for _ in range(12)]
+
+        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (10, 20)))
+        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (30, 40)))
+        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (35, 45)))
+        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (36, 46)))
+
+        assert all(stage.row(ref) is not None for ref in refs)
+
+
+def test_lock_order_of_wants(stage: Stage) -> None:
+    """Receivers that want the same objects never wait for one another in a circle, new to the set or not."""
+
+    def want_all(connection: Connection, order: Sequence[ObjectRef]) -> None:
+        refetches.want(connection, [Want(ref, Reason.WEBHOOK) for ref in order], now=stage.clock)
+
+    for _ in range(40):
+        refs = [stage.ref() for _ in range(12)]
+
+        for _ in range(2):
+            opposite(stage, refs, want_all)
+        opposite(stage, refs, refetches.lock_seen)
+
+        assert all(stage.due_at(ref) == stage.clock for ref in refs)
+
+
+def test_lock_order_of_new_rereads(stage: Stage) -> None:
+    """Rereads of objects that nobody wanted yet are queued in one order."""
+    for _ in range(40):
+        refs = [stage.ref() for _ in range(12)]
+
+        def queue(connection: Connection, order: Sequence[ObjectRef]) -> None:
+            again = [Again(ref, (at(5),), Reason.TIE, None, wants=True, began_at=None) for ref in order]
+            refetches.read_again(connection, again, now=stage.clock)
+
+        opposite(stage, refs, queue)
+
+        assert all(stage.due_at(ref) == at(5) for ref in refs)
+
+
+def test_lock_order_of_receivers(stage: Stage, told: Iterator[str]) -> None:
+    """Receivers of the same events, new or repeated, never wait for one another in a circle."""
+    for _ in range(40):
+        events_of = {stage.ref(): next(told) for _ in range(12)}
+
+        def receive(connection: Connection, order: Sequence[ObjectRef], events_of: dict[ObjectRef, str]) -> None:
+            arrivals = [stage.arrival(events_of[ref], Named(ref)) for ref in order]
+            events.record(connection, arrivals, now=stage.clock)
+
+        for _ in range(2):
+            opposite(stage, list(events_of), partial(receive, events_of=events_of))
+
+        assert {stage.event(event).duplicates for event in events_of.values()} == {3}
+
+
+def test_lock_order_of_workers(stage: Stage, told: Iterator[str]) -> None:
+    """Workers that may close the same events lock them in one order."""
+    for _ in range(30):
+        refs = [stage.ref(), stage.ref()]
+        names = sorted(next(told) for _ in range(8))
+        for event in (*names[::2], *names[1::2][::-1]):
+            stage.record(event, *(Named(ref) for ref in refs))
+        leases = {ref: stage.leased(ref) for ref in refs}
+
+        opposite(stage, refs, lambda c, order, leases=leases: events.lock(c, leases[order[0]]))
+
+        for ref in refs:
+            stage.conclude(leases[ref], alive())
+        assert {stage.event(event).outcome for event in names} == {"done"}
