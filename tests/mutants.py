@@ -22,6 +22,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
@@ -345,6 +346,7 @@ def _try_all(rooms: Sequence[Room], mutants: Sequence[Mutant]) -> list[Mutant]:
     """Return those that nothing noticed, printing each as it is found."""
     suites = {module: tests_of(module) for module in {mutant.module for mutant in mutants}}
     patience = _patience(rooms[0], sorted({test for tests in suites.values() for test in tests}))
+    tried = count(1)
     free: Queue[Room] = Queue()
     for room in rooms:
         free.put(room)
@@ -357,6 +359,8 @@ def _try_all(rooms: Sequence[Room], mutants: Sequence[Mutant]) -> list[Mutant]:
             free.put(room)
         if not noticed:
             print(f"{mutant}\n    and no test noticed", flush=True)
+        if (number := next(tried)) % 25 == 0:
+            print(f"{number} of {len(mutants)}", file=sys.stderr, flush=True)
         return not noticed
 
     with ThreadPoolExecutor(len(rooms)) as pool:

@@ -649,7 +649,10 @@ def test_lock_order_of_workers(stage: Stage, told: Iterator[str]) -> None:
             stage.record(event, *(Named(ref) for ref in refs))
         leases = {ref: stage.leased(ref) for ref in refs}
 
-        opposite(stage, refs, lambda c, order, leases=leases: events.lock(c, leases[order[0]]))
+        def lock(connection: Connection, order: Sequence[ObjectRef], leases: dict[ObjectRef, Leased]) -> None:
+            events.lock(connection, leases[order[0]])
+
+        opposite(stage, refs, partial(lock, leases=leases))
 
         for ref in refs:
             stage.conclude(leases[ref], alive())
