@@ -295,7 +295,7 @@ def _mirror(connection: Connection, settings: Settings, adapters: Mapping[str, A
     highest = statements.one(connection, "highest_position").position
     drawn = statements.one(connection, "draw_position", {"now": None}).position
     if highest >= drawn:
-        statements.rows(connection, "advance_positions", {"beyond": highest})
+        refetches.outrun(connection, highest)
     omit = {source.name: source.omit for source in settings.sources}
     kinds = {
         (name, kind.name): mirrors.activate(
