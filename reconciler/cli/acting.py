@@ -20,7 +20,7 @@ from reconciler.cli.showing import one_of
 from reconciler.daemon import Role
 from reconciler.errors import ConfigError
 from reconciler.model import ObjectRef, Reason
-from reconciler.store import events, refetches, statements, story
+from reconciler.store import events, pauses, refetches, statements, story
 from reconciler.store import migrate as migrations
 from reconciler.store.refetches import Want
 
@@ -203,6 +203,9 @@ def _put_off(program: Program, ref: ObjectRef, until: datetime) -> Looked | None
     """Return why *ref* will not be read in time; None: it may be."""
     with program.database.transaction() as connection:
         row = statements.row(connection, "refetch", refetches.key(ref))
+        paused = [each for each in pauses.standing(connection) if each.source == ref.source]
+    if paused:
+        return Looked(ref, None, f"{paused[0].because}; {ref.source} is left alone until {times.iso(paused[0].until)}")
     if row is None or row.due_at < until:
         return None
     return Looked(ref, None, f"{row.last_error}; it is read again at {times.iso(row.due_at)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -412,7 +413,7 @@ def test_progress_on_a_terminal(stage: Stage) -> None:
     os.close(ours)
 
     assert process.returncode == 0, shown
-    assert "listing: " in shown
+    assert re.search(r"(listing|reading|done): 1 seen", shown)
     assert Finished(0, out, "").json["state"] == "complete"
 
 
