@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from reconciler import log
 from reconciler.budgets import Limit
@@ -629,3 +630,11 @@ def test_no_secret_and_no_body_is_told(bench: Bench, logged: io.StringIO) -> Non
     assert "source.paused" in said
     for hidden in (KEY, SECRET, "Grete Unmistakable"):
         assert hidden not in said
+
+
+def test_errors_do_not_quote_what_was_written(bench: Bench) -> None:
+    """An exception that ends in a traceback shows the statement, and none of its values."""
+    with pytest.raises(DBAPIError, match="no_such_function") as raised, bench.database.transaction() as connection:
+        connection.exec_driver_sql("SELECT no_such_function(%s::text)", ("Grete Unmistakable",))
+
+    assert "Grete" not in str(raised.value)

@@ -137,6 +137,23 @@ def test_only_what_is_behind_waits(hasty: Bench) -> None:
     assert hasty.outcomes() == {created: "done", "evt_ahead_5": None}
 
 
+def test_what_is_shown_between_two_steps(hasty: Bench) -> None:
+    """An event that comes while another's ladder waits, and whose state the read shows, is done at once."""
+    hasty.act("create", "product", "prod_1", at=int(hasty.hands.now) - 60)
+    hasty.deliver(_promised(hasty, "prod_1", ahead=50))
+    hasty.drain.turn()
+    hasty.hands.now += 10
+    [changed] = hasty.act("change", "product", "prod_1")
+
+    hasty.tell(changed)
+    hasty.drain.turn()
+    between = hasty.outcomes()
+    hasty.quiet()
+
+    assert between == {"evt_ahead_50": None, changed: "done"}
+    assert hasty.outcomes() == {"evt_ahead_50": "ahead", changed: "done"}
+
+
 def test_the_ladder_survives_a_crash(hasty: Bench) -> None:
     """How far a ladder was climbed is kept with the refetch, not with the process."""
     hasty.act("create", "product", "prod_1")
@@ -206,6 +223,20 @@ def test_a_read_long_after_its_event(bench: Bench) -> None:
 
     assert bench.fetches() == 1
     assert bench.outcomes() == {created: "done"}
+
+
+@pytest.mark.parametrize(("passed", "fetches"), [(0, 2), (1, 1)], ids=["soon", "long after"])
+def test_a_deletion_that_was_told(bench: Bench, passed: int, fetches: int) -> None:
+    """An absence soon after its event is confirmed, as no payload can show it; one long after is not."""
+    bench.act("create", id_="cus_1", at=int(bench.hands.now) - 60)
+    [deleted] = bench.act("delete", id_="cus_1")
+    bench.hands.now += passed
+
+    bench.tell(deleted)
+    bench.quiet()
+
+    assert bench.fetches() == fetches
+    assert bench.outcomes() == {deleted: "done"}
 
 
 def test_an_event_of_the_future(bench: Bench) -> None:
