@@ -53,6 +53,7 @@ class Parcel:
         event_id: The provider's id of the event.
         body: The exact bytes, the same for each attempt.
         headers: Makes the headers of one attempt, signature included.
+        failed: Called once the last attempt was in vain; must not send.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Parcel:
     endpoint: Endpoint
     body: bytes = field(repr=False)
     headers: Callable[[], Mapping[str, str]]
+    failed: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +241,7 @@ class Deliveries:
                 self._end(sending, "delivered")
             elif sending.attempts >= self.backoff.attempts:
                 self._end(sending, "failed")
+                parcel.failed()
             else:
                 self._schedule(sending, self.backoff.wait(sending.attempts))
 
