@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adapters.sandbox.github import GitHubSandbox
 from adapters.sandbox.serving import Running, serving, wait_for_signal
 from adapters.sandbox.stripe import StripeSandbox
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.sandbox.serving import StandIn
 
-__all__ = ["Running", "StripeSandbox", "providers", "run", "serving", "stand_in"]
+__all__ = ["GitHubSandbox", "Running", "StripeSandbox", "providers", "run", "serving", "stand_in"]
 
 
 def providers() -> tuple[str, ...]:
@@ -44,4 +45,4 @@ def run(provider: str, *, port: int, seed: int = 0, announce: Callable[[str], No
 
 
 def _stand_ins() -> Mapping[str, Callable[[int], StandIn]]:
-    return {"stripe": StripeSandbox}
+    return {"stripe": StripeSandbox, "github": GitHubSandbox}

@@ -1,0 +1,549 @@
+"""The objects at GitHub and the webhooks that tell of their changes."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from adapters.sandbox.faults import Refused
+from adapters.sandbox.github.bodies import Views, full_name, seconds
+from adapters.sandbox.github.facts import Draft
+from adapters.sandbox.github.hooks import Event
+from adapters.sandbox.github.kinds import KINDS, Told
+from adapters.sandbox.github.names import Names
+from adapters.sandbox.operations import Deed, Operation, Stamp
+from adapters.sandbox.world import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from adapters.sandbox.github.hooks import Hooks
+    from adapters.sandbox.github.kinds import Kind
+    from adapters.sandbox.machinery import Machinery
+    from adapters.sandbox.world import JSON, Body, World
+
+Place: TypeAlias = tuple[str, str]
+"""The scope and the number of an issue."""
+
+BACKWARDS = 3600
+"""Seconds by which a stamp that goes back goes back."""
+
+FIRST_ID = 3_000_000_000
+"""GitHub's ids have outgrown 32 bits."""
+
+SHIFTS = ("touch", "create", "delete")
+"""What may happen between two pages."""
+
+_FIXED = frozenset({"id", "node_id", "number", "url", "html_url", "full_name", "comments", "repository_url"})
+_TIMES = {
+    "created_at": "_created",
+    "updated_at": "_updated",
+    "pushed_at": "_pushed",
+    "closed_at": "_closed",
+    "merged_at": "_merged",
+    "published_at": "_published",
+}
+_PEOPLE = {"user": "_user", "author": "_user", "creator": "_user", "owner": "_owner", "merged_by": "_merged_by"}
+_SHA = {"head_sha": "_head"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object before and after; None: it does not exist."""
+
+    kind: Kind
+    timeline: Timeline
+    before: Body | None
+    after: Body | None
+
+
+class Ledger:
+    """
+    Carries out what happens at GitHub: each change is a new version and, mostly, a webhook.
+
+    Attributes:
+        names: Of the repositories.
+        moved: Issues that were transferred, and where they are now.
+        shifts: What may happen between two pages.
+    """
+
+    def __init__(self, machinery: Machinery, hooks: Hooks, *, user: str, base: Callable[[], str]) -> None:
+        self._machinery = machinery
+        self._world: World = machinery.world
+        self._hooks = hooks
+        self._user = user
+        self._base = base
+        self.names = Names()
+        self.moved: dict[Place, Place] = {}
+        self.shifts: Sequence[str] = SHIFTS
+
+    def operate(self, operation: Operation) -> Body:
+        """Do *operation* and return `kind`, `id`, `scope`, `version`, `events`, and what else it changed as `also`."""
+        kind = KINDS.get(operation.kind)
+        if kind is None:
+            raise Refused(f"unknown kind {operation.kind}; there are {', '.join(KINDS)}")
+        deeds: Mapping[Deed, Callable[[Kind, Operation], Body]] = {
+            Deed.CREATE: self._create,
+            Deed.CHANGE: self._change,
+            Deed.DELETE: self._delete,
+            Deed.RECREATE: self._recreate,
+        }
+        fixed = sorted(_FIXED & operation.body.keys())
+        if fixed:
+            raise Refused(f"body cannot set {', '.join(fixed)}")
+        with self._world.lock:
+            return deeds[operation.deed](kind, self._placed(operation))
+
+    def transfer(self, scope: str, id_: str, *, to: str) -> Body:
+        """Move an issue to another repository, where it gets another number; its comments go with it."""
+        with self._world.lock:
+            self._repository(to)
+            leaving = Operation(deed=Deed.DELETE, kind="issue", id=id_, scope=scope)
+            timeline = self._alive(leaving)
+            facts = timeline.latest.body or {}
+            number = self._number("issue", to)
+            arriving = Timeline(to, "issue", str(number))
+            moment = int(self._machinery.clock.now())
+            fresh = {**facts, "_number": number, "_labels": [], "_milestone": None, "_updated": moment}
+            self.moved[scope, id_] = (to, str(number))
+            told = self._told_of_transfer(timeline, facts, arriving, fresh)
+            self._put(arriving, fresh, created=facts["_created"])
+            self._put(timeline, None)
+            for comment in list(self._comments(scope, number=facts["_number"])):
+                self._carry(comment, to=to, number=number)
+            events = [self._send(event) for event in told()]
+            return {**self._answer(timeline, events=events), "to": self._answer(arriving, events=[])}
+
+    def truth(self, *, kind: str | None, scope: str | None) -> list[Body]:
+        """Return each object that ever was, whole and as it is now; what was in a repository goes with it."""
+        with self._world.lock:
+            views = self._views()
+            wanted = [
+                each
+                for each in self._world.everything()
+                if each.kind in KINDS and kind in {None, each.kind} and scope in {None, each.scope}
+            ]
+            return [self._true(views, each) for each in wanted]
+
+    def shift(self, kind: str, scope: str, shown: Sequence[Timeline]) -> None:
+        """Change something that moves the pages of a list of *kind* that has just shown these objects."""
+        if not self.shifts:
+            return
+        how = self.shifts[self._machinery.mischief.pick("shift", len(self.shifts))]
+        victim = shown[self._machinery.mischief.pick("victim", len(shown))]
+        deletes = how == "delete" and victim.kind != "repository" and not KINDS[victim.kind].stays
+        deed = Deed.DELETE if deletes else Deed.CHANGE
+        make = Operation(deed=Deed.CREATE, kind=kind, scope=scope)
+        try:
+            self.operate(make if how == "create" else Operation(deed=deed, kind=victim.kind, id=victim.id, scope=scope))
+        except Refused:  # a stale page shows what is gone by now
+            self.operate(make)
+
+    def guid(self) -> str:
+        """Return the GUID of a new delivery."""
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, self._world.new_id("guid-")))
+
+    def sender(self) -> str:
+        """Return the login of whoever changes things."""
+        return self._user
+
+    def ensure(self, name: str) -> str:
+        """Return the number of the repository called *name*, made on the spot if there is none."""
+        number = self.names.has(name)
+        if number is not None:
+            return number
+        owner, _, short = name.partition("/")
+        body: Body = {"owner": owner, "name": short}
+        made = self.operate(Operation(deed=Deed.CREATE, kind="repository", body=body, announce=False))
+        return str(made["id"])
+
+    def _placed(self, operation: Operation) -> Operation:
+        """Return *operation* with a scope; without one it goes to the oldest repository, or the first of all."""
+        if operation.kind == "repository":
+            if operation.scope:
+                raise Refused("a repository has no scope")
+            return operation
+        if operation.scope:
+            self._repository(operation.scope)
+            return operation
+        standing = [timeline.id for _, timeline, _ in self._world.shelf("", "repository").newest(None)]
+        return replace(operation, scope=standing[-1] if standing else self.ensure("acme/standin"))
+
+    def _repository(self, scope: str) -> Body:
+        timeline = self._world.find("", "repository", scope)
+        if timeline is None or timeline.latest.body is None:
+            raise Refused(f"there is no repository {scope!r}")
+        return timeline.latest.body
+
+    def _true(self, views: Views, timeline: Timeline) -> Body:
+        latest = timeline.latest
+        home = self._world.find("", "repository", timeline.scope) if timeline.scope else None
+        gone = latest.body is None or (home is not None and home.latest.body is None)
+        return {
+            "kind": timeline.kind,
+            "id": timeline.id,
+            "scope": timeline.scope,
+            "version": latest.number,
+            "deleted": gone,
+            "body": None if gone or latest.body is None else views.alone(timeline, latest.body),
+        }
+
+    def _create(self, kind: Kind, operation: Operation) -> Body:
+        scope, turn = operation.scope, self._world.turn(f"draft {operation.kind}")
+        number = self._number(operation.kind, scope, wanted=operation.id) if kind.numbered else 0
+        id_ = str(number) if kind.numbered else self._own_id(operation)
+        moment = self._moment(operation)
+        related = self._related(operation) if operation.kind == "issue_comment" else 0
+        facts = kind.make(Draft(moment, turn, number, self._user, related))
+        if kind.numbered:
+            facts["_id"] = FIRST_ID + self._world.turn("id")
+        facts = self._followed(operation, {}, facts | self._said(operation))
+        timeline = Timeline(scope, operation.kind, id_)
+        if operation.kind == "repository":
+            self._name(None, facts, id_)
+        if operation.kind == "label":
+            self._check_label(timeline, facts)
+        answer = self._write(kind, operation, timeline, facts, created=facts["_created"])
+        if operation.kind == "issue_comment":
+            answer["also"] = self._commented(operation, facts["_issue"], 1)
+        return answer
+
+    def _change(self, kind: Kind, operation: Operation) -> Body:
+        timeline = self._alive(operation)
+        before = timeline.latest.body or {}
+        said = self._said(operation) if operation.body else kind.edit(before)
+        facts = self._followed(operation, before, {**before, **said})
+        if kind.stamped and "updated_at" not in operation.body and operation.stamp is not Stamp.KEEP:
+            back = operation.stamp is Stamp.BACK
+            facts["_updated"] = before["_updated"] - BACKWARDS if back else self._moment(operation)
+        if operation.kind == "repository":
+            self._name(before, facts, timeline.id)
+        if operation.kind == "label":
+            self._check_label(timeline, facts)
+        answer = self._write(kind, operation, timeline, facts)
+        answer["also"] = list(self._shown_in(operation, timeline))
+        return answer
+
+    def _delete(self, kind: Kind, operation: Operation) -> Body:
+        if kind.stays:
+            raise Refused(kind.stays)
+        timeline = self._alive(operation)
+        before = timeline.latest.body or {}
+        if operation.kind == "repository":
+            self.names.drop(full_name(before))
+        answer = self._write(kind, operation, timeline, None)
+        also = list(self._shown_in(operation, timeline))
+        if operation.kind == "issue":
+            also += [self._silently_gone(each) for each in list(self._comments(timeline.scope, before["_number"]))]
+        if operation.kind == "issue_comment":
+            also += self._commented(operation, before["_issue"], -1)
+        answer["also"] = also
+        return answer
+
+    def _recreate(self, kind: Kind, operation: Operation) -> Body:
+        """Restore a deleted repository, as its owner can; nothing else comes back under its id."""
+        timeline = self._found(operation)
+        if operation.kind != "repository":
+            raise Refused(f"GitHub gives the id of a deleted {operation.kind} to nobody; create another")
+        if timeline.latest.body is not None:
+            raise Refused(f"{operation.kind} {operation.id} is still there; only what was deleted comes back")
+        last = next(each.body for each in reversed(timeline.versions) if each.body is not None)
+        moment = self._moment(operation)
+        facts = {**last, **self._said(operation), "_updated": moment}
+        self._name(None, facts, timeline.id)
+        return self._write(kind, operation, timeline, facts, created=last["_created"])
+
+    def _write(
+        self,
+        kind: Kind,
+        operation: Operation,
+        timeline: Timeline,
+        facts: Body | None,
+        *,
+        created: int | None = None,
+    ) -> Body:
+        """Make *facts* the object's next version and tell of it."""
+        before = timeline.latest.body if timeline.versions else None
+        self._put(timeline, facts, created=created)
+        change = Change(kind, timeline, before, timeline.latest.body)
+        events: list[str] = []
+        if operation.announce:
+            events = [self._announce(operation, change, told) for told in kind.told(before, facts)]
+        return self._answer(timeline, events=events)
+
+    def _put(self, timeline: Timeline, facts: Body | None, *, created: int | None = None) -> None:
+        number = timeline.latest.number + 1 if timeline.versions else 1
+        body = None if facts is None else {**facts, "_version": number}
+        self._world.put(timeline, body, at=self._machinery.clock.ticks(), created=created)
+
+    def _answer(self, timeline: Timeline, *, events: list[str]) -> Body:
+        latest = timeline.latest
+        return {
+            "kind": timeline.kind,
+            "id": timeline.id,
+            "scope": timeline.scope,
+            "version": latest.number,
+            "deleted": latest.body is None,
+            "events": events,
+        }
+
+    def _number(self, kind: str, scope: str, *, wanted: str = "") -> int:
+        """Return the next number in a repository, or the one that is wanted: issues and pull requests share theirs."""
+        sharing = [name for name, each in KINDS.items() if each.numbered == KINDS[kind].numbered]
+
+        def taken(number: str) -> bool:
+            return any(self._world.find(scope, each, number) is not None for each in sharing)
+
+        if wanted:
+            if not wanted.isdecimal() or wanted.startswith("0") or taken(wanted):
+                raise Refused(f"{kind} {wanted!r} cannot be: its id is a number that nothing has had")
+            return int(wanted)
+        number = self._world.turn(f"number {scope} {KINDS[kind].numbered}")
+        while taken(str(number)):
+            number = self._world.turn(f"number {scope} {KINDS[kind].numbered}")
+        return number
+
+    def _own_id(self, operation: Operation) -> str:
+        if not operation.id:
+            return str(FIRST_ID + self._world.turn("id"))
+        if not operation.id.isdecimal() or self._world.find(operation.scope, operation.kind, operation.id):
+            raise Refused(f"{operation.kind} {operation.id!r} cannot be: its id is a number that nothing has had")
+        return operation.id
+
+    def _related(self, operation: Operation) -> int:
+        """Return the number of the issue that a new comment belongs to: as said, the newest, or one made for it."""
+        said = operation.body.get("issue")
+        if said is not None:
+            if not any(self._world.find(operation.scope, kind, str(said)) for kind in ("issue", "pull_request")):
+                raise Refused(f"there is no issue {said!r} to comment on")
+            return int(said)
+        newest = next(self._world.shelf(operation.scope, "issue").newest(None), None)
+        if newest is not None:
+            return int(newest[1].id)
+        made = replace(operation, kind="issue", id="", body={}, announce=False)
+        return int(self._create(KINDS["issue"], made)["id"])
+
+    def _said(self, operation: Operation) -> Body:
+        """Return the facts that a body asks for."""
+        said: Body = {}
+        readers: Mapping[str, tuple[str, Callable[[Operation, JSON], JSON]]] = {
+            **{name: (fact, lambda _, value: _time(value)) for name, fact in _TIMES.items()},
+            **{name: (fact, lambda _, value: _login(value)) for name, fact in _PEOPLE.items()},
+            **{name: (fact, lambda _, value: value) for name, fact in _SHA.items()},
+            "assignees": ("_assignees", lambda _, value: [_login(each) for each in value]),
+            "labels": ("_labels", lambda of, value: [self._label(of, each) for each in value]),
+            "milestone": ("_milestone", self._milestone),
+            "issue": ("_issue", lambda _, value: int(value)),
+            "merged": ("_merged", lambda of, value: self._moment(of) if value else None),
+        }
+        for name, value in operation.body.items():
+            if name in readers:
+                fact, read = readers[name]
+                said[fact] = read(operation, value)
+            else:
+                said[name] = value
+        return said
+
+    def _label(self, operation: Operation, wanted: JSON) -> int:
+        """Return the id of a label, by id or by name; like GitHub, make one that is not there."""
+        name = wanted.get("name") if isinstance(wanted, dict) else wanted
+        for _, timeline, facts in self._world.shelf(operation.scope, "label").newest(None):
+            if timeline.id == str(name) or facts["name"] == name:
+                return int(timeline.id)
+        made = replace(operation, deed=Deed.CREATE, kind="label", id="", body={"name": str(name)})
+        return int(self._create(KINDS["label"], made)["id"])
+
+    def _milestone(self, operation: Operation, wanted: JSON) -> int | None:
+        if wanted is None:
+            return None
+        timeline = self._world.find(operation.scope, "milestone", str(wanted))
+        if timeline is None or timeline.latest.body is None:
+            raise Refused(f"there is no milestone {wanted!r}")
+        return int(wanted)
+
+    def _followed(self, operation: Operation, before: Body, facts: Body) -> Body:
+        """Return *facts* with what follows from them: who closed it and when, and what a merge does."""
+        if operation.kind in {"issue", "pull_request"} and facts.get("_merged") and not before.get("_merged"):
+            facts = {**facts, "state": "closed", "_merged_by": facts["_merged_by"] or self._user}
+        if "_closed" not in facts or facts["state"] == before.get("state", "open"):
+            return facts
+        closed = facts["state"] == "closed"
+        moment = facts["_closed"] if closed and facts["_closed"] != before.get("_closed") else self._moment(operation)
+        follows: Body = {"_closed": moment if closed else None}
+        if operation.kind == "issue":
+            reason = operation.body.get("state_reason", "completed" if closed else "reopened")
+            follows |= {"_closed_by": self._user if closed else None, "state_reason": reason}
+        return {**facts, **follows}
+
+    def _name(self, before: Body | None, after: Body, id_: str) -> None:
+        name = full_name(after)
+        if self.names.has(name) not in {None, id_}:
+            raise Refused(f"another repository is called {name}")
+        if before is None:
+            self.names.give(name, id_)
+        elif full_name(before) != name:
+            self.names.change(full_name(before), name)
+
+    def _check_label(self, timeline: Timeline, facts: Body) -> None:
+        for _, other, each in self._world.shelf(timeline.scope, "label").newest(None):
+            if other.id != timeline.id and each["name"].lower() == facts["name"].lower():
+                raise Refused(f"another label is called {facts['name']!r}")
+
+    def _found(self, operation: Operation) -> Timeline:
+        timeline = self._world.find(operation.scope, operation.kind, operation.id)
+        if timeline is None:
+            raise Refused(f"there is no {operation.kind} {operation.id!r} in {operation.scope or 'GitHub'}")
+        return timeline
+
+    def _alive(self, operation: Operation) -> Timeline:
+        timeline = self._found(operation)
+        if timeline.latest.body is None:
+            raise Refused(f"{operation.kind} {operation.id} is deleted")
+        return timeline
+
+    def _moment(self, operation: Operation) -> int:
+        return operation.at if operation.at is not None else int(self._machinery.clock.now())
+
+    def _shown_in(self, operation: Operation, timeline: Timeline) -> Iterator[Body]:
+        """Give whatever shows a changed label or milestone its next version; no stamp moves and nothing is told."""
+        fact = {"label": "_labels", "milestone": "_milestone"}.get(operation.kind)
+        if fact is None:
+            return
+        number, gone = int(timeline.id), timeline.latest.body is None
+        for kind in ("issue", "pull_request"):
+            for _, each, facts in list(self._world.shelf(timeline.scope, kind).newest(None)):
+                held = facts[fact]
+                if held == number or (isinstance(held, list) and number in held):
+                    left = [id_ for id_ in held if id_ != number] if isinstance(held, list) else None
+                    self._put(each, {**facts, fact: left} if gone else facts)
+                    yield self._answer(each, events=[])
+
+    def _comments(self, scope: str, number: int) -> Iterator[Timeline]:
+        for _, timeline, facts in self._world.shelf(scope, "issue_comment").newest(None):
+            if facts["_issue"] == number:
+                yield timeline
+
+    def _silently_gone(self, timeline: Timeline) -> Body:
+        self._put(timeline, None)
+        return self._answer(timeline, events=[])
+
+    def _carry(self, comment: Timeline, *, to: str, number: int) -> None:
+        facts = comment.latest.body or {}
+        moved = Timeline(to, "issue_comment", comment.id)
+        self._put(moved, {**facts, "_issue": number}, created=facts["_created"])
+        self._put(comment, None)
+
+    def _commented(self, operation: Operation, number: int, more: int) -> list[Body]:
+        """Let the issue of a comment count it; its stamp moves, and the comment's event tells of it."""
+        for kind in ("issue", "pull_request"):
+            timeline = self._world.find(operation.scope, kind, str(number))
+            if timeline is not None and timeline.latest.body is not None:
+                facts = timeline.latest.body
+                kept = operation.stamp is Stamp.KEEP or self._moment(operation) < facts["_updated"]
+                stamps = {} if kept else {"_updated": self._moment(operation)}
+                self._put(timeline, {**facts, "_comments": facts["_comments"] + more, **stamps})
+                return [self._answer(timeline, events=[])]
+        return []
+
+    def _views(self) -> Views:
+        return Views(self._world, base=self._base(), user=self._user)
+
+    def _announce(self, operation: Operation, change: Change, told: Told) -> str:
+        event = self._event(change, told)
+        if operation.deliver:
+            self._hooks.send(event)
+        return event.guid
+
+    def _send(self, event: Event) -> str:
+        self._hooks.send(event)
+        return event.guid
+
+    def _event(self, change: Change, told: Told, **more: JSON) -> Event:
+        """Return the event of one change, as it is told to webhooks."""
+        views, timeline = self._views(), change.timeline
+        facts = change.after or change.before or {}
+        scope = timeline.scope or timeline.id
+        home = self._world.find("", "repository", scope)
+        last = next(each.body for each in reversed(home.versions) if each.body is not None) if home else {}
+        payload: Body = {"action": told.action, change.kind.key: views.delivered(timeline, facts), **more}
+        if timeline.kind == "pull_request":
+            payload["number"] = facts["_number"]
+        if timeline.kind == "issue_comment":
+            payload |= self._issue_of(views, timeline.scope, facts)
+        payload |= self._labels_of(views, timeline.scope, told)
+        if change.before is not None and change.after is not None:
+            payload["changes"] = _changes(change)
+        if home is not None and timeline.kind != "repository":
+            payload["repository"] = views.delivered(home, last)
+        if views.is_organization(last["_owner"]):
+            payload["organization"] = views.organization(last["_owner"])
+        payload["sender"] = views.user(self._user)
+        return Event(
+            guid=self.guid(),
+            name=change.kind.event,
+            action=told.action,
+            scope=scope,
+            owner=last["_owner"],
+            payload=payload,
+        )
+
+    def _issue_of(self, views: Views, scope: str, facts: Body) -> Body:
+        number = str(facts["_issue"])
+        issue, pull = (self._world.find(scope, kind, number) for kind in ("issue", "pull_request"))
+        if issue is not None and issue.latest.body is not None:
+            return {"issue": views.delivered(issue, issue.latest.body)}
+        if pull is not None and pull.latest.body is not None:
+            return {"issue": views.as_issue(pull, pull.latest.body)}
+        return {}
+
+    def _labels_of(self, views: Views, scope: str, told: Told) -> Body:
+        for id_ in told.labels:
+            timeline = self._world.find(scope, "label", str(id_))
+            if timeline is not None and timeline.latest.body is not None:
+                return {"label": views.delivered(timeline, timeline.latest.body)}
+        return {}
+
+    def _told_of_transfer(
+        self, leaving: Timeline, facts: Body, arriving: Timeline, fresh: Body
+    ) -> Callable[[], list[Event]]:
+        """Return what makes the events of a transfer, with the issue as it was still to be seen in its old place."""
+        gone = self._event(Change(KINDS["issue"], leaving, None, facts), Told("transferred"))
+
+        def made() -> list[Event]:
+            views = self._views()
+            latest = arriving.latest.body or fresh
+            home = self._world.find("", "repository", arriving.scope)
+            new = {
+                "new_issue": views.delivered(arriving, latest),
+                "new_repository": views.delivered(home, self._repository(arriving.scope)) if home else None,
+            }
+            old = {"old_issue": gone.payload["issue"], "old_repository": gone.payload["repository"]}
+            come = self._event(Change(KINDS["issue"], arriving, None, latest), Told("opened"), changes=old)
+            return [replace(gone, payload={**gone.payload, "changes": new}), come]
+
+        return made
+
+
+def _changes(change: Change) -> Body:
+    """Return what an edit's payload says of the values there were."""
+    before, after = change.before or {}, change.after or {}
+    watched = ("title", "name", "description", "body", "color")
+    changed = [name for name in watched if before.get(name) != after.get(name)]
+    changes: Body = {name: {"from": before.get(name)} for name in changed if name in before}
+    if change.timeline.kind == "repository" and "name" in changes:
+        changes["repository"] = {"name": changes.pop("name")}
+    if before.get("_owner") != after.get("_owner"):
+        changes["owner"] = {"from": {"user": {"login": before["_owner"]}}}
+    return changes
+
+
+def _time(value: JSON) -> int | None:
+    try:
+        return seconds(value)
+    except (TypeError, ValueError):
+        raise Refused(f"{value!r} is no time such as 2026-11-30T12:00:00Z") from None
+
+
+def _login(value: JSON) -> JSON:
+    return value.get("login") if isinstance(value, dict) else value
