@@ -102,6 +102,19 @@ class Budget(Protocol):
         """Let nobody call *operation* (any, if None) for so long: the provider said so."""
 
 
+class Validators(Protocol):
+    """
+    What marked the pages of earlier listings (ETags), so that those which did not change since cost nothing.
+
+    A page that still is as its mark says shows nothing. So marks are handed out only where all that was listed under
+    them is applied, durably wanted or dead on record (they are kept with the watermark), in the shape of now, and never
+    where rows are to be compared: in a full sweep, a dry run, or a window that somebody asked for.
+    """
+
+    def __call__(self, kind: str, scope: str) -> Mapping[str, Body]:
+        """Return the marks of every page of the last complete listing, by address; empty: none counts."""
+
+
 class Adapter(Protocol):
     """
     The code that speaks for one source.

@@ -191,10 +191,16 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a feed or listing: whole snapshots, hints, or both; may repeat itself, promises no order."""
+    """
+    One page of a feed or listing: whole snapshots, hints, or both; may repeat itself, promises no order.
+
+    Attributes:
+        validators: What marks it as it is now, by its address; kept with the watermark, for whoever lists it next.
+    """
 
     snapshots: tuple[Snapshot, ...] = ()
     hints: tuple[Hint, ...] = ()
+    validators: Mapping[str, Body] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

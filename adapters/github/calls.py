@@ -1,0 +1,386 @@
+"""Calls to GitHub's API: paid for, bounded in time, read exactly, their failures sorted by what to do about them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
+
+import github
+from github import Auth
+
+from adapters.github.wire import Exchange, NoAnswer, Wire
+from reconciler import content
+from reconciler.errors import AccessLost, ConfigError, SourceBusy, SourceRefused, SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from github.Requester import HTTPRequestsConnectionClass
+
+    from adapters.github.wire import Answer
+    from reconciler.adapter import Budget
+    from reconciler.errors import SourceError
+    from reconciler.model import JSON, Body
+
+PAGE: Final = 100
+"""The most a list call gives."""
+
+REDIRECTS: Final = frozenset({301, 302, 307, 308})
+HOPS: Final = 3
+"""How often a call is led on before it is given up."""
+
+_API: Final = "https://api.github.com"
+_TELLING: Final = frozenset({200, 304, 404, 410}) | REDIRECTS
+_LOST: Final = frozenset({401, 403, 451})
+_LATER: Final = frozenset({202, 408, 425})  # and every 5xx
+_LIMITING: Final = frozenset({403, 429})
+_SECONDARY: Final = re.compile("secondary rate limit|abuse detection", re.IGNORECASE)
+_FIRST_WAIT, _LONGEST_WAIT = 60.0, 900.0
+_RENEWED_BEFORE: Final = 300.0  # seconds before an installation's token ends
+_SHORTEST_TOKEN: Final = 60.0
+_TOKEN_LIKE: Final = re.compile(r"\b(?:gh[a-z]_|github_pat_|v1\.)\w+")
+_NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?')
+_MINT: Final = "POST /app/installations/{id}/access_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """
+    One installation of a GitHub App.
+
+    Attributes:
+        private_key: PEM.
+    """
+
+    app_id: int
+    private_key: str = field(repr=False)
+    installation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """
+    One page of a list.
+
+    Attributes:
+        further: Where the next one is; empty at the end.
+        etag: By which it can be asked for again; empty where there is none.
+        unchanged: It still is what the ETag it was asked with stands for; it then shows nothing.
+    """
+
+    objects: list[Body] = field(repr=False)
+    observed_at: datetime
+    further: str
+    etag: str
+    unchanged: bool = False
+
+
+class Gone(SourceRefused):
+    """The answer 410 to a list: what it lists is switched off."""
+
+
+class Calls:
+    """
+    Calls of one source.
+
+    Attributes:
+        app: The installation; None where there is a token.
+        now: Our clock, for answers without a `Date`.
+    """
+
+    def __init__(
+        self,
+        credential: str | App,
+        *,
+        api_version: str,
+        api_base: str | None,
+        timeout: tuple[float, float],
+        budget: Budget,
+        clock: Callable[[], datetime],
+    ) -> None:
+        connect, total = timeout
+        self.now = clock
+        self.app = credential if isinstance(credential, App) else None
+        self._base, self._api_version, self._budget = api_base or _API, api_version, budget
+        self._wire = Wire(self._base, connect=connect, total=total)
+        self._auth = _auth(credential)
+        self._token: tuple[float, Auth.Token] | None = None
+        self._minting = threading.Lock()
+        self._mine = _Mine()
+        self._refusals = 0
+
+    def close(self) -> None:
+        """Close the connections at rest."""
+        self._wire.close()
+
+    def ask(
+        self, operation: str, target: str, parameters: Mapping[str, object] | None = None, *, etag: str = ""
+    ) -> Answer:
+        """
+        Return the answer 200, 304, 404, 410 or a redirect, which is not followed; raises what any other means.
+
+        *target* begins with a slash, after which it may have a query of its own.
+        """
+        auth = self._pass()
+        answer = self._exchange("GET", operation, target, auth, parameters, etag)
+        if answer.status == 401 and self.app is not None:
+            self._forget(auth)
+            answer = self._exchange("GET", operation, target, self._pass(), parameters, etag)
+        if answer.status not in _TELLING:
+            raise self._failure(operation, answer)
+        self._refusals = 0
+        self._rest_where_none_is_left(answer)
+        return answer
+
+    def page(
+        self, operation: str, target: str, parameters: Mapping[str, object] | None = None, *, etag: str = ""
+    ) -> Listed:
+        """
+        Return one page; follows redirects that stay in the same repository, and takes the query along.
+
+        Raises `Gone`, and `AccessLost` where there is no such list to see.
+        """
+        asked = target
+        for _ in range(HOPS):
+            answer = self.ask(operation, target, parameters, etag=etag)
+            if answer.status not in REDIRECTS:
+                return self._listed(operation, answer)
+            target = self.led_to(operation, answer)
+            if _repository(target) != _repository(asked):
+                raise SourceUnavailable(f"{operation}: {answer.status}: led to another repository")
+            parameters = None if urlsplit(target).query else parameters
+        raise SourceUnavailable(f"{operation}: led on and on")
+
+    def body(self, operation: str, answer: Answer) -> Body:
+        """Return the JSON object that *answer* is; raises `SourceUnavailable` where it is none."""
+        body = _parsed(answer)
+        if not isinstance(body, dict):
+            raise SourceUnavailable(f"{operation}: the answer is no JSON object")
+        return body
+
+    def led_to(self, operation: str, answer: Answer) -> str:
+        """Return the target that a redirect names; raises `SourceUnavailable` if that is not in this API."""
+        return self._own(operation, answer.headers.get("location", ""))
+
+    def observed_at(self, answer: Answer) -> datetime:
+        """Return the `Date` of *answer*, or our time."""
+        return _date(answer.headers.get("date", "")) or self.now()
+
+    def said(self, operation: str, answer: Answer) -> str:
+        """Return what *answer* says went wrong, without secrets."""
+        words = f": {message}" if (message := message_of(answer)) else ""
+        return self._without_secrets(f"{operation}: {answer.status}{words}")[:300]
+
+    def _exchange(  # noqa: PLR0917 - a call has these parts
+        self,
+        method: str,
+        operation: str,
+        target: str,
+        auth: Auth.Auth,
+        parameters: Mapping[str, object] | None = None,
+        etag: str = "",
+    ) -> Answer:
+        self._budget.spend(operation)
+        exchange = Exchange(self._wire)
+        headers = {"Accept": "application/vnd.github+json"} | ({"If-None-Match": etag} if etag else {})
+        try:
+            self._client(auth).requester.requestJson(
+                method,
+                target,
+                parameters=dict(parameters or {}),
+                headers=headers,
+                cnx=cast("HTTPRequestsConnectionClass", exchange),
+            )
+        except NoAnswer as error:
+            self._budget.answered(operation, error.how)
+            raise SourceUnavailable(f"{operation}: {error}") from None
+        self._budget.answered(operation, str(exchange.answer.status))
+        return exchange.answer
+
+    def _client(self, auth: Auth.Auth) -> github.Github:
+        """Return this thread's client: the SDK's are not safe to share."""
+        held = self._mine.held
+        if held is None or held[0] is not auth:
+            client = github.Github(
+                auth=auth,
+                base_url=self._base,
+                user_agent="reconciler",
+                per_page=PAGE,
+                retry=None,
+                seconds_between_requests=0,
+                seconds_between_writes=0,
+                lazy=False,
+                api_version=self._api_version,
+            )
+            held = self._mine.held = (auth, client)
+        return held[1]
+
+    # --- who we are ---
+
+    def _pass(self) -> Auth.Auth:
+        """Return what authenticates a call: the token, or that of the installation, renewed before it ends."""
+        if self.app is None:
+            return self._auth
+        with self._minting:
+            if self._token is None or monotonic() >= self._token[0]:
+                self._token = self._minted(self.app)
+            return self._token[1]
+
+    def _forget(self, auth: Auth.Auth) -> None:
+        """Have a token that was refused renewed, unless another thread did so already."""
+        with self._minting:
+            if self._token is not None and self._token[1] is auth:
+                self._token = None
+
+    def _minted(self, app: App) -> tuple[float, Auth.Token]:
+        target = f"/app/installations/{app.installation_id}/access_tokens"
+        began = monotonic()
+        answer = self._exchange("POST", _MINT, target, self._auth)
+        if answer.status == 404:
+            raise AccessLost(self.said(_MINT, answer))
+        if answer.status not in {200, 201}:
+            raise self._failure(_MINT, answer)
+        body = self.body(_MINT, answer)
+        token, ends = body.get("token"), instant(body.get("expires_at"))
+        if not isinstance(token, str) or not token or ends is None:
+            raise SourceUnavailable(f"{_MINT}: the answer holds no token")
+        lasts = (ends - self.observed_at(answer)).total_seconds() - _RENEWED_BEFORE
+        return began + max(lasts, _SHORTEST_TOKEN), Auth.Token(token)
+
+    # --- what an answer means ---
+
+    def _listed(self, operation: str, answer: Answer) -> Listed:
+        if answer.status == 404:
+            raise AccessLost(self.said(operation, answer))
+        if answer.status == 410:
+            raise Gone(self.said(operation, answer))
+        observed_at, etag = self.observed_at(answer), answer.headers.get("etag", "")
+        if answer.status == 304:
+            return Listed([], observed_at, "", etag, unchanged=True)
+        found = _parsed(answer)
+        objects = found.get("repositories") if isinstance(found, dict) else found  # an installation's are wrapped
+        if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
+            raise SourceUnavailable(f"{operation}: the answer is no list")
+        link = _NEXT.search(answer.headers.get("link", ""))
+        return Listed(objects, observed_at, self._own(operation, link[1]) if link else "", etag)
+
+    def _own(self, operation: str, url: str) -> str:
+        """Return the target of *url*, which must not lead the credential to another host."""
+        base, parts = urlsplit(self._base), urlsplit(url)
+        inside = parts.path.startswith(f"{base.path}/")
+        if not inside or (parts.scheme or base.scheme, parts.netloc or base.netloc) != (base.scheme, base.netloc):
+            raise SourceUnavailable(f"{operation}: led out of the API")
+        path = parts.path.removeprefix(base.path)
+        return f"{path}?{parts.query}" if parts.query else path
+
+    def _failure(self, operation: str, answer: Answer) -> SourceError:
+        said = self.said(operation, answer)
+        if answer.status in _LIMITING and (wait := self._wait(answer)) is not None:
+            self._budget.hold(wait)
+            return SourceBusy(said, retry_after=wait)
+        if answer.status in _LOST:
+            return AccessLost(said)
+        if answer.status in _LATER or answer.status >= 500:
+            return SourceUnavailable(said, retry_after=self._retry_after(answer))
+        return SourceRefused(said)
+
+    def _wait(self, answer: Answer) -> float | None:
+        """Return for how many seconds a limit asks us to be silent; None: it is no limit that refused."""
+        asked = self._retry_after(answer)
+        if asked is not None:
+            return asked
+        if answer.headers.get("x-ratelimit-remaining") == "0":
+            return self._until_reset(answer)
+        if answer.status == 429 or _SECONDARY.search(message_of(answer)):
+            # "at least one minute", longer each time: https://docs.github.com/en/rest/using-the-rest-api
+            self._refusals += 1
+            return float(min(_FIRST_WAIT * 2 ** min(self._refusals - 1, 10), _LONGEST_WAIT))
+        return None
+
+    def _rest_where_none_is_left(self, answer: Answer) -> None:
+        if answer.headers.get("x-ratelimit-remaining") == "0":
+            self._budget.hold(self._until_reset(answer))
+
+    def _until_reset(self, answer: Answer) -> float:
+        reset = answer.headers.get("x-ratelimit-reset", "")
+        if not re.fullmatch("[0-9]{1,12}", reset, re.ASCII):
+            return _FIRST_WAIT
+        return max(1.0, int(reset) - self.observed_at(answer).timestamp())
+
+    def _retry_after(self, answer: Answer) -> float | None:
+        """Return the seconds a `Retry-After` asks for, whether it counts them or names a time."""
+        asked = answer.headers.get("retry-after", "").strip()
+        if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked, re.ASCII):
+            return float(asked)
+        then = _date(asked)
+        return None if then is None else max(0.0, (then - self.observed_at(answer)).total_seconds())
+
+    def _without_secrets(self, text: str) -> str:
+        if isinstance(self._auth, Auth.Token):
+            text = text.replace(self._auth.token, "[token]")
+        return _TOKEN_LIKE.sub("[token]", text)
+
+
+class _Mine(threading.local):
+    """What a thread holds: its client, and whom that speaks for."""
+
+    held: tuple[Auth.Auth, github.Github] | None = None
+
+
+def instant(value: JSON) -> datetime | None:
+    """Return the time that an ISO 8601 text tells, UTC where it names no zone; None where it tells none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        told = datetime.fromisoformat(value)
+        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def message_of(answer: Answer) -> str:
+    """Return the message of an error; empty where it has none."""
+    body = _parsed(answer)
+    message = body.get("message") if isinstance(body, dict) else None
+    return message if isinstance(message, str) else ""
+
+
+def _auth(credential: str | App) -> Auth.Auth:
+    """Return what the SDK authenticates with; raises `ConfigError` where that cannot be."""
+    if not isinstance(credential, App):
+        if not re.fullmatch(r"[\x21-\x7e]+", credential):
+            raise ConfigError("token: empty, or holds a space, line break or non-ASCII character")
+        return Auth.Token(credential)
+    try:
+        auth = Auth.AppAuth(credential.app_id, credential.private_key)
+        auth.create_jwt()
+    except Exception as error:  # noqa: BLE001 - each library below has its own for a key that is none
+        raise ConfigError(f"private_key: no RSA key in PEM ({type(error).__name__})") from None
+    return auth
+
+
+def _parsed(answer: Answer) -> JSON:
+    try:
+        return content.parse(answer.body)
+    except ValueError:
+        return None
+
+
+def _repository(target: str) -> str | None:
+    """Return the number of the repository that *target* is in; None where it names none."""
+    number = re.match(r"/repositories/([^/?]+)", target)
+    return number[1] if number else None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        read = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)

@@ -1,0 +1,112 @@
+"""The repositories of one source: which they are, by number, whatever they are called."""
+
+from __future__ import annotations
+
+import re
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from adapters.github.calls import HOPS, REDIRECTS
+from adapters.github.events import number_of
+from adapters.github.lists import Shelf
+from reconciler.errors import AccessLost, ConfigError, SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.github.calls import Calls
+    from adapters.github.lists import Lists
+    from reconciler.model import Body
+
+_KEPT: Final = 300.0  # seconds for which the repositories of accounts are not listed again
+_OLDEST_FIRST: Final = {"sort": "created", "direction": "asc"}
+_LATEST_CHANGE_FIRST: Final = {"sort": "updated", "direction": "desc"}
+
+
+class Places:
+    """
+    The configured repositories, those of organizations, or all that the credential is given.
+
+    A configured name is looked up once: it goes on meaning that repository, even if another is called so later.
+    """
+
+    def __init__(
+        self, calls: Calls, lists: Lists, *, repositories: Sequence[str], organizations: Sequence[str]
+    ) -> None:
+        """Raise `ConfigError` for a name that is none; nothing is called yet."""
+        odd = [each for each in repositories if not re.fullmatch(r"[\w.-]+/[\w.-]+", each, re.ASCII)]
+        if odd:
+            raise ConfigError(f"repositories: not of the form owner/name: {', '.join(odd)}")
+        self._calls, self._lists = calls, lists
+        self._names = tuple(dict.fromkeys(each.lower() for each in repositories))
+        self._organizations = tuple(dict.fromkeys(each.lower() for each in organizations))
+        self._numbers: dict[str, str] = {}
+        self._listed: tuple[float, tuple[str, ...]] | None = None
+
+    def numbers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the numbers of our repositories, and the configured names that are not seen."""
+        named, unseen = self.named()
+        if self._listed is None or monotonic() - self._listed[0] > _KEPT:
+            shown = [body for shelf in self.shelves() for page in self._lists.settled(shelf) for body in page.objects]
+            numbers = (number_of(body.get("id")) for body in shown)
+            self._listed = (monotonic(), tuple(number for number in numbers if number is not None))
+        return tuple(dict.fromkeys([*named, *self._listed[1]])), unseen
+
+    def named(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the numbers of those configured by name, and the names that are not seen."""
+        unseen = []
+        for name in self._names:
+            if name not in self._numbers:
+                try:
+                    self._numbers[name] = self.number_at(f"/repos/{quote(name)}", "GET /repos/{owner}/{repo}")
+                except AccessLost:
+                    self.account()  # the credential is good, or all is lost
+                    unseen.append(name)
+        return tuple(dict.fromkeys(self._numbers.values())), tuple(unseen)
+
+    def shelves(self, *, latest: bool = False) -> list[Shelf]:
+        """Return the lists that show our repositories besides; *latest* change first, where a list can be sorted."""
+        order = _LATEST_CHANGE_FIRST if latest else _OLDEST_FIRST
+        if self._names or self._organizations:
+            return [
+                Shelf("GET /orgs/{org}/repos", f"/orgs/{quote(each, safe='')}/repos", {"type": "all"} | order)
+                for each in self._organizations
+            ]
+        if self._calls.app is None:
+            return [Shelf("GET /user/repos", "/user/repos", order)]
+        return [Shelf("GET /installation/repositories", "/installation/repositories", {})]
+
+    def is_ours(self, repository: Body) -> bool:
+        """Say whether *repository*, as a payload shows it, is one of ours; asks nobody."""
+        number, name = number_of(repository.get("id")), str(repository.get("full_name")).lower()
+        if not self._names and not self._organizations:
+            return True
+        if number in self._numbers.values() or (self._listed is not None and number in self._listed[1]):
+            return True
+        # A name that was looked up is known to be another repository's: it was given away since.
+        return name.partition("/")[0] in self._organizations or (name in self._names and name not in self._numbers)
+
+    def account(self) -> str:
+        """Return the id of the user or installation behind the credential; raises `AccessLost` if it is not good."""
+        app = self._calls.app
+        if app is None:
+            return self.number_at("/user", "GET /user")
+        self._calls.page("GET /installation/repositories", "/installation/repositories", {"per_page": "1"})
+        return str(app.installation_id)
+
+    def number_at(self, target: str, operation: str) -> str:
+        """Return the id of whatever is at *target*, wherever that is by now; raises `AccessLost` where nothing is."""
+        for _ in range(HOPS):
+            answer = self._calls.ask(operation, target)
+            if answer.status not in REDIRECTS:
+                break
+            target = self._calls.led_to(operation, answer)
+        else:
+            raise SourceUnavailable(f"{operation}: led on and on")
+        if answer.status != 200:
+            raise AccessLost(self._calls.said(operation, answer))
+        id_ = number_of(self._calls.body(operation, answer).get("id"))
+        if id_ is None:
+            raise SourceUnavailable(f"{operation}: the answer has no id")
+        return id_
