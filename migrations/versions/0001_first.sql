@@ -41,8 +41,6 @@ CREATE TABLE webhook_events (
 );
 CREATE INDEX webhook_events_received ON webhook_events (source, received_at);
 CREATE INDEX webhook_events_open ON webhook_events (source, received_at) WHERE outcome IS NULL;
--- What a read may close, however long the history.
-CREATE INDEX webhook_events_unfinished ON webhook_events (source, event_id) WHERE outcome IS NULL OR outcome = 'dead';
 
 CREATE TABLE event_objects (
     source   text   NOT NULL,

@@ -44,8 +44,7 @@ FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::tex
 JOIN objects AS mine
     ON (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id)
 WHERE mine.source_updated_at > incoming.stamp
-  AND mine.deleted_at IS NULL
-  AND mine.digest IS NOT NULL;
+  AND mine.deleted_at IS NULL;
 
 -- name: insert_event_objects
 -- Say which objects these events name and which number each waits for; a repeat waits for its own number.
@@ -58,8 +57,8 @@ ON CONFLICT (source, event_id, scope, kind, id) DO UPDATE SET
     wanted = excluded.wanted;
 
 -- name: lock_events
--- Lock, in key order, the open and the dead events that a read of this object may close: those that wait for no more
--- than it covers, and for more than was done before. The history of a busy object is not looked through.
+-- Lock, in key order, the events that a read of this object may close: those that wait for no more than it covers, and
+-- for more than was done before. So they are open or dead, and the history of a busy object is not looked through.
 SELECT mine.source, mine.event_id, mine.occurred_at, mine.received_at, named.stamp, named.wanted
 FROM event_objects AS named
 JOIN webhook_events AS mine ON (mine.source, mine.event_id) = (named.source, named.event_id)
@@ -69,7 +68,6 @@ WHERE (named.source, named.scope, named.kind, named.id) = (%(source)s, %(scope)s
       SELECT asked.done FROM refetches AS asked
       WHERE (asked.source, asked.scope, asked.kind, asked.id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
   ), 0)
-  AND (mine.outcome IS NULL OR mine.outcome = 'dead')
 ORDER BY mine.source, mine.event_id
 FOR UPDATE OF mine;
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from reconciler import content
-from reconciler.model import Change, ObjectRef, Reason, Verdict
+from reconciler.model import Change, ObjectRef, Proof, Reason, Verdict
 from reconciler.store import refetches, statements
 from reconciler.store.database import sqlstate
 from reconciler.store.refetches import Again, Ladders, Seen
@@ -38,6 +38,7 @@ REWOUND_LOOKS = (timedelta(hours=1), timedelta(hours=6), timedelta(hours=24))
 
 _LADDER = (0.05, 0.25, 0.70)  # steps of the rewind ladder, as parts of `rewound_after`: they add up to one
 _NOW = timedelta(0)
+_FIRST_ABSENCE = "a first absence proves nothing"
 _BEYOND_LIMITS = "54"  # PostgreSQL's class "program limit exceeded": a text too long for jsonb, a key for its index
 
 
@@ -197,7 +198,8 @@ def judge(  # noqa: PLR0911 - a return for each paragraph of the rule
     """
     Say what is to become of *incoming* over *stored*: the guard's table, and nothing but.
 
-    *seen* is what earlier live reads of this object left for its ladders; *now* is the database's clock.
+    Where *stored* is None, it must not be a first absence. *seen* is what earlier live reads of this object left for
+    its ladders; *now* is the database's clock.
     """
     if incoming.alive:
         seen = replace(seen, absent=None)
@@ -209,6 +211,8 @@ def judge(  # noqa: PLR0911 - a return for each paragraph of the rule
     where = standing((incoming.reading.read_from, incoming.read_until), (stored.read_from, stored.read_until))
     if _same(stored, incoming):
         return _unchanged(stored, incoming, seen, where=where, rules=rules)
+    if is_first_absence(incoming, seen):
+        return Judgement(Verdict.TIED, because=_FIRST_ABSENCE, again=(_NOW,), seen=seen)
     if incoming.reading.listed and not incoming.stamped:
         return Judgement(None, because="a listing of an unstamped kind differs", again=(_NOW,), seen=seen)
     if stored.deleted and incoming.alive and where is Standing.AFTER:
@@ -225,6 +229,17 @@ def judge(  # noqa: PLR0911 - a return for each paragraph of the rule
         return _older(incoming, seen, because, change=Change.REWOUND, kept=stored.source_updated_at, rules=rules)
     again = () if (where, older) in _SETTLED else (_NOW,)
     return Judgement(verdict, because=because, again=again, seen=seen)
+
+
+def is_first_absence(incoming: Incoming, seen: Seen) -> bool:
+    """
+    Say whether it is a 404 that no other went before, as far as anybody knows now.
+
+    Whoever read it may have known of one when the read began; what was read since may have cleared that.
+    """
+    if incoming.reading.snapshot.proof is not Proof.NOT_FOUND:
+        return False
+    return seen.absent is None or incoming.reading.read_from <= seen.absent.until
 
 
 def _same(stored: Stored, incoming: Incoming) -> bool:
@@ -412,19 +427,20 @@ class _Applying:
     def round(self, readings: Sequence[Reading]) -> list[Outcome]:
         """Apply readings of different objects; return their outcomes in the same order."""
         weighed = [self._weigh(reading) for reading in readings]
-        sound = [each for each in weighed if self._below(each)]
+        sound = [each for each in weighed if self._below(each) and not self._is_first_absence(each)]
         self._outrun(max(each.incoming.reading.read_from, each.incoming.read_until - 1) for each in weighed)
         inserted = self._insert(sound)
         stored = self._lock([each for each in weighed if each.ref not in inserted])
-        gone = [each for each in sound if each.ref not in inserted and each.ref not in stored]
+        gone = [each for each in sound if each.ref not in inserted | stored.keys()]
         while gone:  # deleted by hand between the two statements
             inserted |= self._insert(gone)
             stored |= self._lock([each for each in gone if each.ref not in inserted])
-            gone = [each for each in gone if each.ref not in inserted and each.ref not in stored]
+            gone = [each for each in gone if each.ref not in inserted | stored.keys()]
         horizon = self._horizon(stored)
         seen = refetches.lock_seen(self.connection, [each.ref for each in weighed if each.incoming.live])
         judged = [
-            self._judge(each, None if each.ref in inserted else stored.get(each.ref), seen, horizon) for each in weighed
+            self._judge(each, stored.get(each.ref), seen, horizon=horizon, is_new=each.ref in inserted)
+            for each in weighed
         ]
         self._update(weighed, judged, inserted)
         self._touch(weighed, judged, stored)
@@ -454,6 +470,12 @@ class _Applying:
     def _below(self, each: _Weighed) -> bool:
         """Whether the read lies below this transaction's position, as every read of this number line must."""
         return each.incoming.reading.read_from < self.position >= each.incoming.read_until
+
+    def _is_first_absence(self, each: _Weighed) -> bool:
+        """Whether it must not make a row. No lock is needed: what clears a note where there is no row makes one."""
+        if each.snapshot.proof is not Proof.NOT_FOUND:
+            return False
+        return is_first_absence(each.incoming, refetches.seen(self.connection, each.ref))
 
     def _insert(self, weighed: Sequence[_Weighed]) -> set[ObjectRef]:
         if not weighed:
@@ -488,12 +510,14 @@ class _Applying:
             refetches.outrun(self.connection, beyond)
 
     def _judge(
-        self, each: _Weighed, row: Row[Any] | None, seen: Mapping[ObjectRef, Ladders], horizon: int
+        self, each: _Weighed, row: Row[Any] | None, seen: Mapping[ObjectRef, Ladders], *, horizon: int, is_new: bool
     ) -> Judgement:
         before = seen.get(each.ref, Ladders()).seen
         if not self._below(each) or (row is not None and row.read_until >= horizon):
             because = "positions from before a failover or restore"
             return Judgement(Verdict.TIED, because=because, again=(_NOW,), seen=before)
+        if row is None and not is_new:
+            return Judgement(Verdict.TIED, because=_FIRST_ABSENCE, again=(_NOW,), seen=before)
         stored = None
         if row is not None:
             ordering = row.source_updated_at if each.incoming.stamped else None

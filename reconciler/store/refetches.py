@@ -245,6 +245,12 @@ def lock_seen(connection: Connection, refs: Iterable[ObjectRef]) -> dict[ObjectR
     return {_ref(row): _ladders(row.seen) for row in statements.rows(connection, "lock_refetches", parameters)}
 
 
+def seen(connection: Connection, ref: ObjectRef) -> Seen:
+    """Return what the ladders of *ref* have seen, without locking it."""
+    found = statements.row(connection, "refetch", key(ref))
+    return Seen() if found is None else _ladders(found.seen).seen
+
+
 def read_again(connection: Connection, rereads: Sequence[Again], *, now: datetime) -> dict[ObjectRef, int]:
     """
     Queue rereads and keep what ladders have seen; return the numbers of those that want.

@@ -68,6 +68,7 @@ class Shown:
 
     body: Body | None
     stamp: datetime | None = None
+    proof: Proof = Proof.STATED
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class Stage:
 
     def snapshot(self, ref: ObjectRef, shown: Shown) -> Snapshot:
         """Return *shown* as the snapshot an adapter makes of it."""
-        proof = None if shown.body is not None else Proof.STATED
+        proof = None if shown.body is not None else shown.proof
         stamp = shown.stamp if ref.kind == STAMPED else None
         return Snapshot(ref, shown.body, stamp, self.clock, proof=proof)
 
@@ -244,6 +245,7 @@ def alive(name: str = "a", stamp: float = 0, **more: Any) -> Shown:
 
 
 GONE = Shown(None)
+NOT_FOUND = Shown(None, proof=Proof.NOT_FOUND)
 APPLIED, UNCHANGED, DECLINED, TIED = Verdict.APPLIED, Verdict.UNCHANGED, Verdict.DECLINED, Verdict.TIED
 
 

@@ -15,6 +15,7 @@ from tests.store.stage import (
     APPLIED,
     DECLINED,
     GONE,
+    NOT_FOUND,
     READ_LAG,
     REWOUND_AFTER,
     STAMPED,
@@ -383,6 +384,54 @@ def test_note_of_a_first_absence(
     left = seen(stage, ref).seen
     assert left.absent == (None if forgotten else note.absent)
     assert (left.behind, left.confirmed) == (2, at(7))
+
+
+def note_absence(stage: Stage, ref: ObjectRef, until: int) -> None:
+    """Note a first 404 that ended at a position, as the drain does."""
+    again = Again(ref, (at(60),), Reason.REREAD, Seen(absent=Absent(until, at(0))), wants=False, began_at=None)
+    stage.run(lambda c: refetches.read_again(c, [again], now=stage.clock))
+
+
+@pytest.mark.parametrize("row", [alive("a", 10), None])
+@pytest.mark.parametrize(("noted", "is_believed"), [(None, False), (30, False), (29, True)])
+def test_absence_that_nobody_states(stage: Stage, row: Shown | None, noted: int | None, *, is_believed: bool) -> None:
+    """A 404 counts only where another one, which ended before it began, is still on record when it is applied."""
+    ref = stage.ref() if row is None else held(stage, row)
+    if noted is not None:
+        note_absence(stage, ref, noted)
+
+    [outcome] = stage.apply(stage.reading(ref, NOT_FOUND, (30, 40)))
+
+    assert outcome.verdict is (APPLIED if is_believed else TIED)
+    assert stage.stands(ref, GONE) is is_believed
+    assert (outcome.wanted is None) is is_believed
+    if not is_believed:
+        assert stage.due_at(ref) == stage.clock
+
+
+def test_absence_that_confirms_a_tombstone(stage: Stage) -> None:
+    """Over a tombstone one 404 is enough."""
+    ref = held(stage, GONE)
+
+    [outcome] = stage.apply(stage.reading(ref, NOT_FOUND, (30, 40)))
+
+    assert outcome.verdict is UNCHANGED
+
+
+def test_first_absence_that_was_cleared_meanwhile(stage: Stage) -> None:
+    """A list that showed the object between two 404s is heeded, even if it is applied while the second is read."""
+    ref = held(stage, alive("a", 10), UNSTAMPED)
+    note_absence(stage, ref, stage.position())
+    page = stage.reading(ref, alive("a", 10), (stage.position(), stage.position()))
+    stage.want(ref)
+    leased = stage.leased(ref)
+    stage.apply(page)
+
+    outcome = stage.conclude(leased, NOT_FOUND)
+
+    assert leased.seen.absent is not None
+    assert outcome.verdict is TIED
+    assert stage.stands(ref, alive("a", 10))
 
 
 def test_listing_that_makes_a_row_clears_the_note_of_a_first_absence(stage: Stage) -> None:
