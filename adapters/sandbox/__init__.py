@@ -45,4 +45,12 @@ def run(provider: str, *, port: int, seed: int = 0, announce: Callable[[str], No
 
 
 def _stand_ins() -> Mapping[str, Callable[[int], StandIn]]:
-    return {"stripe": StripeSandbox, "github": GitHubSandbox}
+    return {"stripe": StripeSandbox, "shopify": _shopify, "github": GitHubSandbox}
+
+
+def _shopify(seed: int) -> StandIn:
+    try:
+        from adapters.sandbox.shopify import ShopifySandbox  # noqa: PLC0415 - needs what only the extra brings
+    except ModuleNotFoundError as missing:
+        raise ValueError(f"the stand-in for shopify needs {missing.name}: install reconciler[sandbox]") from missing
+    return ShopifySandbox(seed)

@@ -13,6 +13,7 @@ Control routes of its own:
     PUT  /bucket  {"restore","maximum","left"}: points, as answers show them; GET
     PUT  /family  {"family"}: `classic` or `events`, the headers of webhooks; GET
     POST /revoke  ends all tokens that were made: {"revoked"}
+    POST /send    {"topic","body","event_id"}: a webhook of any topic, signed, to all that want it: {"sent"}
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from adapters.sandbox.shopify.answers import ShopifyVoice
 from adapters.sandbox.shopify.api import Api
 from adapters.sandbox.shopify.cost import Bucket
 from adapters.sandbox.shopify.ledger import Ledger
+from adapters.sandbox.shopify.schema import admin_schema
 from adapters.sandbox.shopify.sending import CLASSIC, EVENTS, Sending
 from adapters.sandbox.shopify.subscriptions import Subscriptions
 
@@ -86,7 +88,8 @@ class ShopifySandbox:
     ) -> None:
         self.machinery = build(seed, clock=clock or Clock(), backoff=backoff, delivery_timeout=5.0)
         self._sending = Sending(self.machinery, domain=domain, api_version=api_version)
-        self._ledger = Ledger(self.machinery, self._sending, domain=domain, zone=ZoneInfo(timezone))
+        schema = admin_schema()
+        self._ledger = Ledger(self.machinery, self._sending, schema=schema, shop=(domain, ZoneInfo(timezone)))
         self._access = Access(self.machinery, token=access_token, client=(client_id, client_secret))
         self._bucket = Bucket(self.machinery.clock.ticks, restore=restore)
         served = {"handle": api_version, "displayName": api_version, "supported": True}
@@ -95,6 +98,7 @@ class ShopifySandbox:
             self.machinery,
             self._ledger,
             self._access,
+            schema=schema,
             subscriptions=subscriptions,
             bucket=self._bucket,
             ceiling=ceiling,
@@ -144,6 +148,7 @@ class ShopifySandbox:
             route("GET", "/family", self._family),
             route("PUT", "/family", self._set_family),
             route("POST", "/revoke", self._revoke),
+            route("POST", "/send", self._send),
         ]
 
     def _shop(self, _: Request, __: JSON) -> JSON:
@@ -183,6 +188,13 @@ class ShopifySandbox:
 
     def _revoke(self, _: Request, __: JSON) -> JSON:
         return {"revoked": self._access.revoke()}
+
+    def _send(self, _: Request, asked: JSON) -> JSON:
+        settings = _object(asked)
+        if not isinstance(settings.get("topic"), str) or not isinstance(settings.get("body"), dict):
+            raise Refused('a webhook is an object such as {"topic": "shop/redact", "body": {}}')
+        event_id = str(settings.get("event_id", ""))
+        return {"sent": self._sending.send(settings["topic"], settings["body"], event_id=event_id)}
 
 
 def _object(asked: JSON) -> Body:

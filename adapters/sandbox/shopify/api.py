@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -13,7 +12,6 @@ from graphql import (
     FragmentDefinitionNode,
     GraphQLError,
     OperationDefinitionNode,
-    build_schema,
     execute_sync,
     get_named_type,
     get_operation_ast,
@@ -79,6 +77,7 @@ class Api:
         ledger: Ledger,
         access: Access,
         *,
+        schema: GraphQLSchema,
         subscriptions: Subscriptions,
         bucket: Bucket,
         ceiling: int,
@@ -89,7 +88,7 @@ class Api:
         self._subscriptions = subscriptions
         self._bucket = bucket
         self._ceiling = ceiling
-        self._schema = build_schema(files(__package__).joinpath("schema.graphql").read_text("utf-8"))
+        self._schema = schema
         self._documents: dict[str, tuple[DocumentNode | None, tuple[GraphQLError, ...]]] = {}
 
     def routes(self, front: Front) -> list[Route]:
@@ -134,8 +133,15 @@ class Api:
             return Query("", {}, None, "unreadable", None)
         document, errors = self._document(asked["query"])
         roots = "+".join(_roots(document)) if document is not None else "unreadable"
-        variables = asked.get("variables") or {}
-        return Query(asked["query"], variables, asked.get("operationName"), roots, document, errors)
+        variables, operation = asked.get("variables"), asked.get("operationName")
+        return Query(
+            asked["query"],
+            variables if isinstance(variables, dict) else {},
+            operation if isinstance(operation, str) else None,
+            roots,
+            document,
+            errors,
+        )
 
     def _document(self, text: str) -> tuple[DocumentNode | None, tuple[GraphQLError, ...]]:
         if text not in self._documents:

@@ -71,6 +71,7 @@ def amount(bag_: Body) -> Decimal:
 def order(draft: Draft) -> Body:
     """Return a new order, paid and not yet shipped."""
     lines = [line_item(draft) for _ in range(draft.parts)]
+    shipping = shipping_line(draft)
     return {
         "id": gid("Order", draft.number),
         "cancelReason": None,
@@ -105,7 +106,8 @@ def order(draft: Draft) -> Body:
         "restockable": True,
         "requiresShipping": True,
         "returnStatus": "NO_RETURN",
-        "shippingLines": [shipping_line(draft)],
+        "shippingLine": shipping,
+        "shippingLines": [shipping],
         "sourceName": "web",
         "tags": [],
         "taxesIncluded": True,

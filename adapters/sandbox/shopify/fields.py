@@ -97,6 +97,8 @@ def resolve(source: Body | None, info: Info, **args: JSON) -> JSON:
     if answer is not None:
         return answer(look, source or {}, info, args)
     value = (source or {}).get(info.field_name)
+    if value is None and named.name.endswith("Connection"):
+        value = []
     if isinstance(value, list):
         return _listed(look, value, info, args)
     if isinstance(value, str) and is_composite_type(named):
@@ -111,7 +113,7 @@ def type_of(value: Body, *_: object) -> str:
 
 def _nothing(info: Info) -> JSON:
     spelled = str(info.return_type).rstrip("!")
-    return [] if spelled.startswith("[") else NOTHING.get(spelled, {} if spelled.endswith("Connection") else None)
+    return [] if spelled.startswith("[") else NOTHING.get(spelled)
 
 
 def _denied(name: str, needed: str) -> GraphQLError:
@@ -138,13 +140,22 @@ def _by_id(kind: str) -> Answer:
 
 
 def _node(look: Look, _: Body, __: Info, args: dict[str, JSON]) -> JSON:
-    return look.find(_gid(args["id"]))
+    return _any(look, args["id"])
 
 
 def _nodes(look: Look, _: Body, __: Info, args: dict[str, JSON]) -> JSON:
     if len(args["ids"]) > MOST:
         raise refused(f"The input array size of {len(args['ids'])} is greater than the maximum allowed of {MOST}.")
-    return [look.find(_gid(each)) for each in args["ids"]]
+    return [_any(look, each) for each in args["ids"]]
+
+
+def _any(look: Look, id_: str) -> Body | None:
+    """Return the object of any kind, if the app may see that kind."""
+    kind = kind_of(_gid(id_))
+    needed = KINDS[kind].scope if kind is not None else ""
+    if needed and needed not in look.policy.scopes:
+        raise _denied("node", needed)
+    return look.find(id_)
 
 
 def _of(kind: str, *, belonging: bool = False) -> Answer:

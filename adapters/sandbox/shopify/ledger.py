@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.sandbox.faults import Refused
@@ -10,12 +12,15 @@ from adapters.sandbox.operations import Deed, Operation, Stamp
 from adapters.sandbox.shopify import bodies, rest
 from adapters.sandbox.shopify.bodies import Draft, gid, number_of
 from adapters.sandbox.shopify.kinds import KIND_OF_TYPE, KINDS, kind_named
+from adapters.sandbox.shopify.schema import field_names
 from adapters.sandbox.shopify.stamps import moment, stamp
 from adapters.sandbox.world import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from zoneinfo import ZoneInfo
+
+    from graphql import GraphQLSchema
 
     from adapters.sandbox.machinery import Machinery
     from adapters.sandbox.shopify.kinds import Kind
@@ -37,16 +42,20 @@ class Ledger:
     What belongs to something goes with it and moves its stamp: a product's variants, an order's refunds.
     """
 
-    def __init__(self, machinery: Machinery, sending: Sending, *, domain: str, zone: ZoneInfo) -> None:
+    def __init__(
+        self, machinery: Machinery, sending: Sending, *, schema: GraphQLSchema, shop: tuple[str, ZoneInfo]
+    ) -> None:
         self._machinery = machinery
         self._world = machinery.world
         self._sending = sending
-        self._zone = zone
+        self._schema = schema
+        domain, self._zone = shop
+        self._action = ""
         self._children: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         founded = stamp(machinery.clock.now() - 365 * 24 * 3600)
-        shop = bodies.shop(self._new_number(), domain, at=founded, timezone=zone.key)
-        self.shop_gid: str = shop["id"]
-        self._put("shop", number_of(self.shop_gid), shop, created=0)
+        body = bodies.shop(self._new_number(), domain, at=founded, timezone=self._zone.key)
+        self.shop_gid: str = body["id"]
+        self._put("shop", number_of(self.shop_gid), body, created=0)
 
     def operate(self, operation: Operation) -> Body:
         """Do *operation* and return `kind`, `id`, `version`, `events`, and what else it changed as `also`."""
@@ -59,9 +68,10 @@ class Ledger:
             Deed.DELETE: self._delete,
             Deed.RECREATE: self._recreate,
         }
-        _check(operation)
-        with self._world.lock:
-            return deeds[operation.deed](kind, operation)
+        asked = replace(operation, body=_with_gids(kind, operation.body))
+        self._check(kind, asked)
+        with self._world.lock, self._acting():
+            return deeds[asked.deed](kind, asked)
 
     def truth(self, *, kind: str | None, scope: str | None) -> list[Body]:
         """Return each object that ever was, whole and as it is now."""
@@ -85,7 +95,8 @@ class Ledger:
     def children(self, kind: str, parent: str, at: float | None) -> list[Body]:
         """Return the objects of *kind* that belong to the object whose gid is *parent*, oldest first."""
         found = (self.find(kind, number, at) for number in list(self._children[kind, parent]))
-        return [body for body in found if body is not None]
+        _, field = KINDS[kind].parent or ("", "")
+        return [body for body in found if body is not None and body[field] == parent]
 
     def shift(self, kind: str, last: str) -> None:
         """Change something that moves the pages of a list whose page just ended with the gid *last*."""
@@ -128,7 +139,7 @@ class Ledger:
 
     def _begin_order(self, operation: Operation, draft: Draft) -> Body:
         done = self._first(operation, bodies.order(draft))
-        customer = self._parent(operation, "customer", missing_ok=True)
+        customer = self._parent(operation, "customer")
         if customer is not None:
             count = {"numberOfOrders": str(int(customer["numberOfOrders"]) + 1)}
             done["also"] = [self._brought(operation, "customer", customer["id"], count)]
@@ -151,7 +162,7 @@ class Ledger:
 
     def _begin_variant(self, operation: Operation, draft: Draft) -> Body:
         """Add to the product that the body names, or make one around the new variant."""
-        product = self._parent(operation, "product", missing_ok=True)
+        product = self._parent(operation, "product")
         if product is None:
             around = _implied(operation, "product")
             made = Operation(
@@ -166,7 +177,7 @@ class Ledger:
 
     def _begin_refund(self, operation: Operation, draft: Draft) -> Body:
         """Refund the order that the body names, or the newest one that was not refunded yet."""
-        order = self._parent(operation, "order", missing_ok=True) or self._unrefunded()
+        order = self._parent(operation, "order") or self._unrefunded()
         made = [] if order is not None else [self.operate(_implied(operation, "order"))]
         if order is None:
             order = self.find("order", made[0]["id"], None) or {}
@@ -247,19 +258,8 @@ class Ledger:
 
     def _first(self, operation: Operation, body: Body, *, announce: bool = True) -> Body:
         """Write an object that is new, with what the operation says of it."""
-        said = dict(operation.body)
-        kind = KINDS[operation.kind]
-        if kind.parent is not None and isinstance(said.get(kind.parent[1]), str):
-            said[kind.parent[1]] = _as_gid(said[kind.parent[1]], kind.parent[0])
-        quiet = Operation(
-            deed=operation.deed,
-            kind=operation.kind,
-            announce=announce and operation.announce,
-            deliver=operation.deliver,
-            at=operation.at,
-            body=said,
-        )
-        return self._write(quiet, _merged(body, said), before=None)
+        quiet = replace(operation, announce=announce and operation.announce)
+        return self._write(quiet, _merged(body, operation.body), before=None)
 
     def _write(self, operation: Operation, body: Body | None, *, before: Body | None) -> Body:
         """Make *body* the object's next version and tell of it."""
@@ -294,6 +294,26 @@ class Ledger:
             "events": events,
         }
 
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        """Let all webhooks of one thing that the merchant did share one id."""
+        outer = self._action
+        self._action = outer or self._sending.new_event_id()
+        try:
+            yield
+        finally:
+            self._action = outer
+
+    def _check(self, kind: Kind, operation: Operation) -> None:
+        """Raise `Refused` for fields that would make an object no object of its kind."""
+        shapes: dict[str, type] = {"createdAt": str, "updatedAt": str, "tags": list, "lineItems": list}
+        body = operation.body
+        wrong = [name for name, shape in shapes.items() if name in body and not isinstance(body[name], shape)]
+        fixed = sorted(body.keys() & {"id", "legacyResourceId", "variants", "refunds"})
+        unknown = sorted(body.keys() - field_names(self._schema, kind.type))
+        if wrong or fixed or unknown:
+            raise Refused(f"body cannot set {', '.join([*fixed, *unknown, *wrong])} so")
+
     def _put(self, kind: str, number: str, body: Body | None, *, created: int | None = None) -> None:
         timeline = self._world.find("", kind, number) or Timeline("", kind, number)
         self._world.put(timeline, body, at=self._machinery.clock.ticks(), created=created)
@@ -311,7 +331,7 @@ class Ledger:
         topics = kind.topics(before, after)
         if not topics:
             return []
-        event_id = self._sending.new_event_id()
+        event_id = self._action
         for topic in topics:
             body = rest.gone((before or {})["id"]) if after is None else self._told(operation.kind, after)
             self._sending.send(topic, body, event_id=event_id, at=operation.at)
@@ -337,10 +357,10 @@ class Ledger:
         turn = self._world.turn(f"draft {operation.kind}")
         return Draft(number, self._now(operation), turn, parts, related, self._new_gid)
 
-    def _parent(self, operation: Operation, kind: str, *, missing_ok: bool) -> Body | None:
+    def _parent(self, operation: Operation, kind: str) -> Body | None:
         """Return the object that the operation's body says the new one belongs to."""
         named = operation.body.get(kind)
-        if named is None and missing_ok:
+        if named is None:
             return None
         body = self.find(kind, number_of(str(named)), None)
         if body is None:
@@ -353,15 +373,7 @@ class Ledger:
         before = timeline.latest.body if timeline is not None else None
         if before is None:
             raise Refused(f"there is no {kind} {gid_}")
-        brought = Operation(
-            deed=Deed.CHANGE,
-            kind=kind,
-            id=number_of(gid_),
-            stamp=operation.stamp,
-            at=operation.at,
-            announce=operation.announce,
-            deliver=operation.deliver,
-        )
+        brought = replace(operation, deed=Deed.CHANGE, kind=kind, id=number_of(gid_), body={}, parts=None)
         return self._write(brought, self._stamped(brought, _merged(before, body)), before=before)
 
     def _found(self, operation: Operation) -> Timeline:
@@ -394,8 +406,12 @@ def _implied(operation: Operation, kind: str) -> Operation:
     )
 
 
-def _as_gid(named: str, kind: str) -> str:
-    return gid(KINDS[kind].type, number_of(named))
+def _with_gids(kind: Kind, body: Body) -> Body:
+    """Return *body* with the gid of what the object belongs to, where its number was given."""
+    name, field = kind.parent or ("", "")
+    if not isinstance(body.get(field), str):
+        return body
+    return {**body, field: gid(KINDS[name].type, number_of(body[field]))}
 
 
 def _true(timeline: Timeline) -> Body:
@@ -408,16 +424,6 @@ def _true(timeline: Timeline) -> Body:
         "deleted": latest.body is None,
         "body": latest.body,
     }
-
-
-def _check(operation: Operation) -> None:
-    """Raise `Refused` for fields that would make an object no object of its kind."""
-    shapes: dict[str, type] = {"createdAt": str, "updatedAt": str, "tags": list, "lineItems": list}
-    body = operation.body
-    wrong = [name for name, shape in shapes.items() if name in body and not isinstance(body[name], shape)]
-    fixed = sorted(body.keys() & {"id", "legacyResourceId"})
-    if wrong or fixed:
-        raise Refused(f"body cannot set {', '.join([*fixed, *wrong])} so")
 
 
 def _merged(body: Body, changes: Body) -> Body:

@@ -44,15 +44,15 @@ class Sending:
         """Return the id of something the merchant did, the same for the same seed."""
         return self._uuid("event")
 
-    def send(self, topic: str, body: Body, *, event_id: str = "", at: float | None = None) -> None:
-        """Send *body* to each subscription to *topic*; to each with a delivery id of its own."""
+    def send(self, topic: str, body: Body, *, event_id: str = "", at: float | None = None) -> int:
+        """Send *body* to each subscription to *topic*, each with a delivery id of its own, and return how many."""
         happened = float(at) if at is not None else self._machinery.clock.now()
-        raw = compact(body)
-        for endpoint in self._machinery.deliveries.endpoints:
-            if endpoint.enabled and wants(endpoint, topic):
-                self._machinery.deliveries.send(
-                    self._parcel(endpoint, topic, raw, event_id=event_id or self.new_event_id(), happened=happened),
-                )
+        raw, shared = compact(body), event_id or self.new_event_id()
+        wanting = [each for each in self._endpoints() if each.enabled and wants(each, topic)]
+        for endpoint in wanting:
+            parcel = self._parcel(endpoint, topic, raw, event_id=shared, happened=happened)
+            self._machinery.deliveries.send(parcel)
+        return len(wanting)
 
     def unsubscribe(self, endpoint_id: str, topic: str) -> None:
         """Take one topic from an endpoint, and the endpoint away with its last."""
