@@ -31,10 +31,13 @@ from adapters.sandbox.front import Front
 from adapters.sandbox.github.access import Access
 from adapters.sandbox.github.answers import GitHubVoice
 from adapters.sandbox.github.api import Api
+from adapters.sandbox.github.calls import Shelves
 from adapters.sandbox.github.hooking import Hooking
 from adapters.sandbox.github.hooks import Hooks, traits_from
+from adapters.sandbox.github.inside import Inside
 from adapters.sandbox.github.ledger import SHIFTS, Ledger
 from adapters.sandbox.github.listing import Ceilings
+from adapters.sandbox.github.owners import Owners
 from adapters.sandbox.machinery import build
 from adapters.sandbox.serving import serving
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from adapters.sandbox.github.calls import Operations
     from adapters.sandbox.limits import Rates
     from adapters.sandbox.operations import Operation
     from adapters.sandbox.serving import Running
@@ -65,7 +69,7 @@ class Habits:
     Attributes:
         limit: Calls an hour for one token, the primary limit; setting it gives everybody a new hour.
         retry_after: Seconds that the secondary limit tells to wait; None: it tells none.
-        limit_status: How a call over the secondary limit is answered: 403 or 429.
+        limit_status: How a call over a limit is answered: 403 or 429.
         ceiling: A list shows so many results to those who count pages; beyond is a 422.
         cursors: Lists of issues hand out cursors in `Link`, for which there is no ceiling.
         hidden: Repositories, by number, that nobody sees any more.
@@ -128,11 +132,10 @@ class GitHubSandbox:
         self._hooks = Hooks(self.machinery, installations=covered)
         self._ledger = Ledger(self.machinery, self._hooks, user=user, base=lambda: self._heard.address)
         self._access = Access(self.machinery, user, token, covered)
-        self._api = Api(self.machinery, self._ledger, self._access, user=user)
+        self._shelves = Shelves(self.machinery, self._ledger, self._access)
         self._voice = GitHubVoice(self.machinery.world)
         self._front = Front(self.machinery, self._voice)
         self._habits = Habits()
-        hooking = Hooking(self.machinery, self._ledger, self._hooks, new_id=self.new_endpoint_id)
         control = Control(self.machinery, self)
         own = [
             route("POST", "/transfer", self._transfer),
@@ -140,7 +143,8 @@ class GitHubSandbox:
             route("PUT", "/habits", self._set_habits),
             route("PUT", "/hooks", self._set_hooks),
         ]
-        routes = self._api.routes(self._front, hooking.operations())
+        api = Api(self.machinery, self._ledger, self._access, self._shelves)
+        routes = api.routes(self._front, self._operations())
         self._heard = Heard(Starlette(routes=[*control.routes(), *own, control.no_such_route(), *routes]))
         for name in repositories:
             self._ledger.ensure(name)
@@ -175,6 +179,14 @@ class GitHubSandbox:
         self._front.let_go()
         self.machinery.deliveries.close()
 
+    def _operations(self) -> Operations:
+        groups = (
+            Inside(self._shelves, self._ledger),
+            Owners(self._shelves, self._access),
+            Hooking(self.machinery, self._ledger, self._hooks, new_id=self.new_endpoint_id),
+        )
+        return {operation: act for group in groups for operation, act in group.operations().items()}
+
     def _transfer(self, _: Request, asked: JSON) -> JSON:
         if not isinstance(asked, dict) or not {"scope", "id", "to"} <= asked.keys():
             raise Refused('a transfer is an object such as {"scope": "1", "id": "7", "to": "2"}')
@@ -189,8 +201,9 @@ class GitHubSandbox:
         self._access.limit, self._access.hidden = habits.limit, frozenset(habits.hidden)
         if isinstance(asked, dict) and "limit" in asked:
             self._access.forget()
-        self._voice.retry_after, self._voice.limit_status = habits.retry_after, habits.limit_status
-        self._api.ceilings = Ceilings(habits.ceiling, habits.cursors)
+        self._voice.retry_after = habits.retry_after
+        self._voice.limit_status = self._access.limit_status = habits.limit_status
+        self._shelves.ceilings = Ceilings(habits.ceiling, habits.cursors)
         self._ledger.shifts = habits.shifts
         self._hooks.content_type = habits.content_type
         return self._show_habits(request, None)

@@ -92,6 +92,7 @@ class Access:
         installations: The app's installations, each with the owner it covers; empty: all owners.
         hidden: Repositories, by number, that nobody sees any more.
         limit: Calls an hour.
+        limit_status: How a call after the last is answered: 403 or 429.
     """
 
     machinery: Machinery
@@ -100,6 +101,7 @@ class Access:
     installations: Mapping[str, str]
     hidden: frozenset[str] = frozenset()
     limit: int = 5000
+    limit_status: int = 403
     _minted: dict[str, Minted] = field(default_factory=dict)
     _allowances: dict[str, Allowance] = field(default_factory=dict)
 
@@ -184,7 +186,7 @@ class Access:
         now = self.machinery.clock.now()
         issued, ends = claims.get("iat"), claims.get("exp")
         if header.get("alg") != "RS256" or str(claims.get("iss")) != str(APP_ID):
-            raise Denied(401, "A JSON web token could not be decoded")
+            raise no_jwt()
         if not isinstance(ends, int) or not isinstance(issued, int) or ends <= now:
             message = "'Expiration time' claim ('exp') must be a numeric value representing the future time"
             raise Denied(401, message)
@@ -207,10 +209,15 @@ def not_permitted(sort: str) -> Denied:
     )
 
 
-def primary_limit(user: str) -> Denied:
+def no_jwt() -> Denied:
+    """Return the refusal of what is no app's own token where one is needed."""
+    return Denied(401, "A JSON web token could not be decoded")
+
+
+def primary_limit(user: str, *, status: int) -> Denied:
     """Return the refusal of a call after the hour's last."""
     message = f"API rate limit exceeded for user ID {number_of(user)}."
-    return Denied(403, message, docs="rest/overview/rate-limits-for-the-rest-api")
+    return Denied(status, message, docs="rest/overview/rate-limits-for-the-rest-api")
 
 
 def _password(credentials: str) -> str:
@@ -226,5 +233,5 @@ def _part(encoded: str) -> Body:
     except ValueError:
         read = None
     if not isinstance(read, dict):
-        raise Denied(401, "A JSON web token could not be decoded")
+        raise no_jwt()
     return read

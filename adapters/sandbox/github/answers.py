@@ -104,8 +104,6 @@ class GitHubVoice:
         """Add what every answer has."""
         response.headers["X-GitHub-Request-Id"] = asked.request_id
         response.headers["X-GitHub-Media-Type"] = "github.v3; format=json"
-        if VERSION_SELECTED not in response.headers:
-            response.headers[VERSION_SELECTED] = asked.request.headers.get(VERSION_HEADER, "2022-11-28")
 
     def _slow_down(self, asked: Asked, *, status: int) -> Response:
         docs = f"{_DOCS}rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"

@@ -7,13 +7,16 @@ import hashlib
 from collections import Counter
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.sandbox.world import Body, Timeline, World
+
+Counts: TypeAlias = "Counter[tuple[str, int | None]]"
+"""How many issues and pull requests a repository has, by state and milestone."""
 
 WEB = "https://github.com"
 STABLE_VERSION = "2022-11-28"
@@ -164,6 +167,12 @@ def full_name(repository: Body) -> str:
     return f"{repository['_owner']}/{repository['name']}"
 
 
+def last_facts(timeline: Timeline | None) -> Body:
+    """Return the facts that an object had last, gone or not."""
+    versions = reversed(timeline.versions) if timeline is not None else ()
+    return next((each.body for each in versions if each.body is not None), {})
+
+
 class Views:
     """
     Shows objects as one caller sees them at one time.
@@ -178,6 +187,7 @@ class Views:
         *,
         base: str,
         user: str,
+        counts: Mapping[str, Counts],
         at: float | None = None,
         version: str = STABLE_VERSION,
     ) -> None:
@@ -186,7 +196,7 @@ class Views:
         self._user = user
         self._at = at
         self._removed = _REMOVED.get(version, {})
-        self._counted: dict[str, Counter[tuple[str, int | None]]] = {}
+        self._counts = dict(counts) if at is None else {}
 
     def alone(self, timeline: Timeline, facts: Body) -> Body:
         """Return the single view."""
@@ -256,14 +266,15 @@ class Views:
         """Tell whether *login* is an organization: all owners are but the person whose tokens there are."""
         return self._sort(login) == "Organization"
 
-    def _sort(self, login: str) -> str:
-        owners = self._owners
-        return "Organization" if login.lower() in owners and login.lower() != self._user.lower() else "User"
-
     @cached_property
-    def _owners(self) -> frozenset[str]:
+    def owners(self) -> frozenset[str]:
+        """Return the logins of all who have a repository."""
         shelf = self._world.shelf("", "repository")
-        return frozenset(facts["_owner"].lower() for _, _, facts in shelf.newest(None))
+        return frozenset(facts["_owner"] for _, _, facts in shelf.newest(None))
+
+    def _sort(self, login: str) -> str:
+        owns = login in self.owners or login.lower() in {each.lower() for each in self.owners}
+        return "Organization" if owns and login.lower() != self._user.lower() else "User"
 
     def _without(self, kind: str, shown: Body, hidden: frozenset[str]) -> Body:
         gone = hidden | self._removed.get(kind, frozenset())
@@ -293,18 +304,19 @@ class Views:
         return version.body if version is not None else None
 
     def _repository_facts(self, scope: str) -> Body:
+        """Return a repository as it was then, or as it was last seen or will first be."""
         timeline = self._world.find("", "repository", scope)
-        assert timeline is not None  # noqa: S101 - the ledger puts nothing into a repository that never was
-        versions = [timeline.seen(self._at), *reversed(timeline.versions)]
-        return next(each.body for each in versions if each is not None and each.body is not None)
+        version = timeline.seen(self._at) if timeline is not None else None
+        if version is not None and version.body is not None:
+            return version.body
+        return last_facts(timeline)
 
-    def _count(self, scope: str) -> Counter[tuple[str, int | None]]:
-        """Return how many issues and pull requests a repository has by state and milestone."""
-        if scope not in self._counted:
+    def _count(self, scope: str) -> Counts:
+        if scope not in self._counts:
             shelves = [self._world.shelf(scope, kind) for kind in ("issue", "pull_request")]
             standing = [facts for shelf in shelves for _, _, facts in shelf.newest(self._at)]
-            self._counted[scope] = Counter((facts["state"], facts["_milestone"]) for facts in standing)
-        return self._counted[scope]
+            self._counts[scope] = Counter((facts["state"], facts["_milestone"]) for facts in standing)
+        return self._counts[scope]
 
     def _open(self, scope: str) -> int:
         return sum(count for (state, _), count in self._count(scope).items() if state == "open")

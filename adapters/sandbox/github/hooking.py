@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from adapters.sandbox.deliveries import Endpoint
+from adapters.sandbox.github.access import no_jwt
 from adapters.sandbox.github.answers import Denied, invalid, missing, success
 from adapters.sandbox.github.bodies import full_name, stamp
 from adapters.sandbox.github.hooks import Event, Trait, listed
@@ -18,7 +19,7 @@ from reconciler.content import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from adapters.sandbox.github.api import Act, Call
+    from adapters.sandbox.github.calls import Call, Operations
     from adapters.sandbox.github.hooks import Delivered, Hooks
     from adapters.sandbox.github.ledger import Ledger
     from adapters.sandbox.machinery import Machinery
@@ -37,10 +38,10 @@ class Hooking:
         self._hooks = hooks
         self._new_id = new_id
 
-    def operations(self) -> dict[str, Act]:
-        """Return what answers each operation, relative to a repository unless it begins with `!`."""
-        acts: dict[str, Act] = {}
-        for home in ("/hooks", "!/orgs/{login}/hooks"):
+    def operations(self) -> Operations:
+        """Return what answers each operation."""
+        acts: Operations = {}
+        for home in ("~/hooks", "/orgs/{login}/hooks"):
             acts |= {
                 f"GET {home}": self._list,
                 f"POST {home}": self._create,
@@ -49,7 +50,7 @@ class Hooking:
                 f"DELETE {home}/{{hook_id}}": self._remove,
                 f"POST {home}/{{hook_id}}/pings": self._ping,
             }
-        for home in ("/hooks/{hook_id}", "!/orgs/{login}/hooks/{hook_id}", "!/app/hook"):
+        for home in ("~/hooks/{hook_id}", "/orgs/{login}/hooks/{hook_id}", "/app/hook"):
             acts |= {
                 f"GET {home}/deliveries": self._deliveries,
                 f"GET {home}/deliveries/{{delivery_id}}": self._delivery,
@@ -61,7 +62,7 @@ class Hooking:
         """Return the hooks of what the path names; whoever may not look after them is told that there are none."""
         if call.asked.request.url.path.startswith("/app/"):
             if call.visit.sort != "app":
-                raise Denied(401, "A JSON web token could not be decoded")
+                raise no_jwt()
             return self._of("integration")
         if call.visit.sort == "anonymous" or call.visit.blind:
             raise missing()
@@ -159,7 +160,7 @@ class Hooking:
             payload["repository"] = {"id": int(call.scope), "full_name": full_name(call.facts)}
         if call.views.is_organization(owner):
             payload["organization"] = call.views.organization(owner)
-        payload["sender"] = call.views.user(self._ledger.sender())
+        payload["sender"] = call.views.user(self._ledger.user)
         event = Event(
             guid=self._ledger.guid(), name="ping", action=None, scope=call.scope, owner=owner, payload=payload
         )
@@ -167,7 +168,7 @@ class Hooking:
 
     def _shown(self, call: Call, endpoint: Endpoint) -> Body:
         trait = self._hooks.trait(endpoint)
-        address = f"{_base(call)}{self._home(call)}/{endpoint.id}"
+        address = f"{call.base}{self._home(call)}/{endpoint.id}"
         latest = next((answer for _, answer in self._hooks.delivered(endpoint.id)), None)
         shown: Body = {
             "type": "Repository" if call.scope else "Organization",
@@ -244,17 +245,11 @@ class Hooking:
     def _brief(self, call: Call, endpoint: Endpoint, delivered: Delivered, answer: str) -> Body:
         home = self._home(call)
         address = (
-            f"{_base(call)}{home}/deliveries"
-            if home == "/app/hook"
-            else f"{_base(call)}{home}/{endpoint.id}/deliveries"
+            f"{call.base}{home}/deliveries" if home == "/app/hook" else f"{call.base}{home}/{endpoint.id}/deliveries"
         )
         integration = self._hooks.trait(endpoint).target == "integration"
         installation = int(self._hooks.installation(delivered.event.owner)) if integration else None
         return listed(delivered, answer, address=address, installation=installation)
-
-
-def _base(call: Call) -> str:
-    return str(call.asked.request.base_url).rstrip("/")
 
 
 def _object(call: Call) -> Body:

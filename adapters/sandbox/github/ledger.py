@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.sandbox.faults import Refused
-from adapters.sandbox.github.bodies import Views, full_name, seconds
+from adapters.sandbox.github.bodies import STABLE_VERSION, TEXT, Views, full_name, last_facts, seconds
 from adapters.sandbox.github.facts import Draft
-from adapters.sandbox.github.hooks import Event
-from adapters.sandbox.github.kinds import KINDS, Told
+from adapters.sandbox.github.kinds import KINDS
 from adapters.sandbox.github.names import Names
+from adapters.sandbox.github.telling import Change, Teller
 from adapters.sandbox.operations import Deed, Operation, Stamp
 from adapters.sandbox.world import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from adapters.sandbox.github.bodies import Counts
     from adapters.sandbox.github.hooks import Hooks
     from adapters.sandbox.github.kinds import Kind
     from adapters.sandbox.machinery import Machinery
@@ -45,17 +46,10 @@ _TIMES = {
     "published_at": "_published",
 }
 _PEOPLE = {"user": "_user", "author": "_user", "creator": "_user", "owner": "_owner", "merged_by": "_merged_by"}
+_FIRM = (str, bool, int, list)
+"""What is of one of these types stays of that type."""
+
 _SHA = {"head_sha": "_head"}
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One object before and after; None: it does not exist."""
-
-    kind: Kind
-    timeline: Timeline
-    before: Body | None
-    after: Body | None
 
 
 class Ledger:
@@ -63,6 +57,7 @@ class Ledger:
     Carries out what happens at GitHub: each change is a new version and, mostly, a webhook.
 
     Attributes:
+        user: Login of whoever does all this.
         names: Of the repositories.
         moved: Issues that were transferred, and where they are now.
         shifts: What may happen between two pages.
@@ -72,8 +67,10 @@ class Ledger:
         self._machinery = machinery
         self._world: World = machinery.world
         self._hooks = hooks
-        self._user = user
+        self.user = user
         self._base = base
+        self._counts: defaultdict[str, Counts] = defaultdict(Counter)
+        self._teller = Teller(machinery.world, user=user, views=self.views)
         self.names = Names()
         self.moved: dict[Place, Place] = {}
         self.shifts: Sequence[str] = SHIFTS
@@ -104,21 +101,25 @@ class Ledger:
             facts = timeline.latest.body or {}
             number = self._number("issue", to)
             arriving = Timeline(to, "issue", str(number))
-            moment = int(self._machinery.clock.now())
-            fresh = {**facts, "_number": number, "_labels": [], "_milestone": None, "_updated": moment}
-            self.moved[scope, id_] = (to, str(number))
-            told = self._told_of_transfer(timeline, facts, arriving, fresh)
-            self._put(arriving, fresh, created=facts["_created"])
+            told = self._teller.leaving(timeline)
+            fresh: Body = {"_number": number, "_labels": [], "_milestone": None, "_updated": self._moment(leaving)}
+            self._put(arriving, {**facts, **fresh}, created=facts["_created"])
             self._put(timeline, None)
+            self.moved[scope, id_] = (to, str(number))
             for comment in list(self._comments(scope, number=facts["_number"])):
                 self._carry(comment, to=to, number=number)
-            events = [self._send(event) for event in told()]
-            return {**self._answer(timeline, events=events), "to": self._answer(arriving, events=[])}
+            left, come = self._teller.transferred(told, arriving)
+            self._hooks.send(left)
+            self._hooks.send(come)
+            return {
+                **self._answer(timeline, events=[left.guid]),
+                "also": [self._answer(arriving, events=[come.guid])],
+            }
 
     def truth(self, *, kind: str | None, scope: str | None) -> list[Body]:
         """Return each object that ever was, whole and as it is now; what was in a repository goes with it."""
         with self._world.lock:
-            views = self._views()
+            views = self.views()
             wanted = [
                 each
                 for each in self._world.everything()
@@ -141,12 +142,19 @@ class Ledger:
             self.operate(make)
 
     def guid(self) -> str:
-        """Return the GUID of a new delivery."""
-        return str(uuid.uuid5(uuid.NAMESPACE_OID, self._world.new_id("guid-")))
+        """Return the GUID of a new event."""
+        return self._teller.guid()
 
-    def sender(self) -> str:
-        """Return the login of whoever changes things."""
-        return self._user
+    def views(self, *, base: str | None = None, at: float | None = None, version: str = STABLE_VERSION) -> Views:
+        """Return what shows objects: under our own address, as they are now, unless said otherwise."""
+        return Views(
+            self._world,
+            base=self._base() if base is None else base,
+            user=self.user,
+            counts=self._counts,
+            at=at,
+            version=version,
+        )
 
     def ensure(self, name: str) -> str:
         """Return the number of the repository called *name*, made on the spot if there is none."""
@@ -195,10 +203,10 @@ class Ledger:
         id_ = str(number) if kind.numbered else self._own_id(operation)
         moment = self._moment(operation)
         related = self._related(operation) if operation.kind == "issue_comment" else 0
-        facts = kind.make(Draft(moment, turn, number, self._user, related))
+        facts = kind.make(Draft(moment, turn, number, self.user, related))
         if kind.numbered:
             facts["_id"] = FIRST_ID + self._world.turn("id")
-        facts = self._followed(operation, {}, facts | self._said(operation))
+        facts = self._followed(operation, {}, facts | self._said(operation, facts))
         timeline = Timeline(scope, operation.kind, id_)
         if operation.kind == "repository":
             self._name(None, facts, id_)
@@ -212,7 +220,7 @@ class Ledger:
     def _change(self, kind: Kind, operation: Operation) -> Body:
         timeline = self._alive(operation)
         before = timeline.latest.body or {}
-        said = self._said(operation) if operation.body else kind.edit(before)
+        said = self._said(operation, before) if operation.body else kind.edit(before)
         facts = self._followed(operation, before, {**before, **said})
         if kind.stamped and "updated_at" not in operation.body and operation.stamp is not Stamp.KEEP:
             back = operation.stamp is Stamp.BACK
@@ -248,9 +256,9 @@ class Ledger:
             raise Refused(f"GitHub gives the id of a deleted {operation.kind} to nobody; create another")
         if timeline.latest.body is not None:
             raise Refused(f"{operation.kind} {operation.id} is still there; only what was deleted comes back")
-        last = next(each.body for each in reversed(timeline.versions) if each.body is not None)
+        last = last_facts(timeline)
         moment = self._moment(operation)
-        facts = {**last, **self._said(operation), "_updated": moment}
+        facts = {**last, **self._said(operation, last), "_updated": moment}
         self._name(None, facts, timeline.id)
         return self._write(kind, operation, timeline, facts, created=last["_created"])
 
@@ -269,13 +277,24 @@ class Ledger:
         change = Change(kind, timeline, before, timeline.latest.body)
         events: list[str] = []
         if operation.announce:
-            events = [self._announce(operation, change, told) for told in kind.told(before, facts)]
+            told = [self._teller.event(change, each) for each in kind.told(before, facts)]
+            events = [event.guid for event in told]
+            for event in told if operation.deliver else ():
+                self._hooks.send(event)
         return self._answer(timeline, events=events)
 
     def _put(self, timeline: Timeline, facts: Body | None, *, created: int | None = None) -> None:
         number = timeline.latest.number + 1 if timeline.versions else 1
         body = None if facts is None else {**facts, "_version": number}
+        if timeline.kind in {"issue", "pull_request"}:
+            self._counted(timeline, body)
         self._world.put(timeline, body, at=self._machinery.clock.ticks(), created=created)
+
+    def _counted(self, timeline: Timeline, after: Body | None) -> None:
+        before = timeline.latest.body if timeline.versions else None
+        for facts, step in ((before, -1), (after, 1)):
+            if facts is not None:
+                self._counts[timeline.scope][facts["state"], facts["_milestone"]] += step
 
     def _answer(self, timeline: Timeline, *, events: list[str]) -> Body:
         latest = timeline.latest
@@ -324,8 +343,8 @@ class Ledger:
         made = replace(operation, kind="issue", id="", body={}, announce=False)
         return int(self._create(KINDS["issue"], made)["id"])
 
-    def _said(self, operation: Operation) -> Body:
-        """Return the facts that a body asks for."""
+    def _said(self, operation: Operation, held: Body) -> Body:
+        """Return the facts that a body asks for, in the form in which they are *held*."""
         said: Body = {}
         readers: Mapping[str, tuple[str, Callable[[Operation, JSON], JSON]]] = {
             **{name: (fact, lambda _, value: _time(value)) for name, fact in _TIMES.items()},
@@ -338,11 +357,18 @@ class Ledger:
             "merged": ("_merged", lambda of, value: self._moment(of) if value else None),
         }
         for name, value in operation.body.items():
-            if name in readers:
-                fact, read = readers[name]
+            fact, read = readers.get(name, (name, lambda _, value: value))
+            try:
                 said[fact] = read(operation, value)
-            else:
-                said[name] = value
+            except (TypeError, ValueError, AttributeError) as error:
+                raise Refused(f"{name} cannot be {value!r}: {error}") from None
+        may_lack = {TEXT[operation.kind], "_milestone", "_closed", "_merged", "_merged_by", "_published"}
+        for name, value in said.items():
+            lacks = value is None and name in may_lack
+            if not lacks and type(held.get(name)) in _FIRM and type(value) is not type(held[name]):
+                raise Refused(f"{name} cannot be {value!r}")
+        if said.get("state", "open") not in {"open", "closed"} or "/" in said.get("name", ""):
+            raise Refused("a state is open or closed, and a name has no slash")
         return said
 
     def _label(self, operation: Operation, wanted: JSON) -> int:
@@ -365,7 +391,7 @@ class Ledger:
     def _followed(self, operation: Operation, before: Body, facts: Body) -> Body:
         """Return *facts* with what follows from them: who closed it and when, and what a merge does."""
         if operation.kind in {"issue", "pull_request"} and facts.get("_merged") and not before.get("_merged"):
-            facts = {**facts, "state": "closed", "_merged_by": facts["_merged_by"] or self._user}
+            facts = {**facts, "state": "closed", "_merged_by": facts["_merged_by"] or self.user}
         if "_closed" not in facts or facts["state"] == before.get("state", "open"):
             return facts
         closed = facts["state"] == "closed"
@@ -373,7 +399,7 @@ class Ledger:
         follows: Body = {"_closed": moment if closed else None}
         if operation.kind == "issue":
             reason = operation.body.get("state_reason", "completed" if closed else "reopened")
-            follows |= {"_closed_by": self._user if closed else None, "state_reason": reason}
+            follows |= {"_closed_by": self.user if closed else None, "state_reason": reason}
         return {**facts, **follows}
 
     def _name(self, before: Body | None, after: Body, id_: str) -> None:
@@ -445,97 +471,6 @@ class Ledger:
                 self._put(timeline, {**facts, "_comments": facts["_comments"] + more, **stamps})
                 return [self._answer(timeline, events=[])]
         return []
-
-    def _views(self) -> Views:
-        return Views(self._world, base=self._base(), user=self._user)
-
-    def _announce(self, operation: Operation, change: Change, told: Told) -> str:
-        event = self._event(change, told)
-        if operation.deliver:
-            self._hooks.send(event)
-        return event.guid
-
-    def _send(self, event: Event) -> str:
-        self._hooks.send(event)
-        return event.guid
-
-    def _event(self, change: Change, told: Told, **more: JSON) -> Event:
-        """Return the event of one change, as it is told to webhooks."""
-        views, timeline = self._views(), change.timeline
-        facts = change.after or change.before or {}
-        scope = timeline.scope or timeline.id
-        home = self._world.find("", "repository", scope)
-        last = next(each.body for each in reversed(home.versions) if each.body is not None) if home else {}
-        payload: Body = {"action": told.action, change.kind.key: views.delivered(timeline, facts), **more}
-        if timeline.kind == "pull_request":
-            payload["number"] = facts["_number"]
-        if timeline.kind == "issue_comment":
-            payload |= self._issue_of(views, timeline.scope, facts)
-        payload |= self._labels_of(views, timeline.scope, told)
-        if change.before is not None and change.after is not None:
-            payload["changes"] = _changes(change)
-        if home is not None and timeline.kind != "repository":
-            payload["repository"] = views.delivered(home, last)
-        if views.is_organization(last["_owner"]):
-            payload["organization"] = views.organization(last["_owner"])
-        payload["sender"] = views.user(self._user)
-        return Event(
-            guid=self.guid(),
-            name=change.kind.event,
-            action=told.action,
-            scope=scope,
-            owner=last["_owner"],
-            payload=payload,
-        )
-
-    def _issue_of(self, views: Views, scope: str, facts: Body) -> Body:
-        number = str(facts["_issue"])
-        issue, pull = (self._world.find(scope, kind, number) for kind in ("issue", "pull_request"))
-        if issue is not None and issue.latest.body is not None:
-            return {"issue": views.delivered(issue, issue.latest.body)}
-        if pull is not None and pull.latest.body is not None:
-            return {"issue": views.as_issue(pull, pull.latest.body)}
-        return {}
-
-    def _labels_of(self, views: Views, scope: str, told: Told) -> Body:
-        for id_ in told.labels:
-            timeline = self._world.find(scope, "label", str(id_))
-            if timeline is not None and timeline.latest.body is not None:
-                return {"label": views.delivered(timeline, timeline.latest.body)}
-        return {}
-
-    def _told_of_transfer(
-        self, leaving: Timeline, facts: Body, arriving: Timeline, fresh: Body
-    ) -> Callable[[], list[Event]]:
-        """Return what makes the events of a transfer, with the issue as it was still to be seen in its old place."""
-        gone = self._event(Change(KINDS["issue"], leaving, None, facts), Told("transferred"))
-
-        def made() -> list[Event]:
-            views = self._views()
-            latest = arriving.latest.body or fresh
-            home = self._world.find("", "repository", arriving.scope)
-            new = {
-                "new_issue": views.delivered(arriving, latest),
-                "new_repository": views.delivered(home, self._repository(arriving.scope)) if home else None,
-            }
-            old = {"old_issue": gone.payload["issue"], "old_repository": gone.payload["repository"]}
-            come = self._event(Change(KINDS["issue"], arriving, None, latest), Told("opened"), changes=old)
-            return [replace(gone, payload={**gone.payload, "changes": new}), come]
-
-        return made
-
-
-def _changes(change: Change) -> Body:
-    """Return what an edit's payload says of the values there were."""
-    before, after = change.before or {}, change.after or {}
-    watched = ("title", "name", "description", "body", "color")
-    changed = [name for name in watched if before.get(name) != after.get(name)]
-    changes: Body = {name: {"from": before.get(name)} for name in changed if name in before}
-    if change.timeline.kind == "repository" and "name" in changes:
-        changes["repository"] = {"name": changes.pop("name")}
-    if before.get("_owner") != after.get("_owner"):
-        changes["owner"] = {"from": {"user": {"login": before["_owner"]}}}
-    return changes
 
 
 def _time(value: JSON) -> int | None:
