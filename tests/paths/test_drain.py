@@ -210,6 +210,19 @@ def test_a_kind_without_budget_holds_up_no_other(bench: Bench) -> None:
     assert bench.versions() == bench.truth()
 
 
+def test_looking_for_nothing_costs_nothing(bench: Bench) -> None:
+    """A call that was paid for a refetch which somebody else has, or nobody wants, is given back."""
+    side = bench.side(limits=[Limit("calls", 0.01, 4)])
+    bench.act("create", id_="cus_1")
+
+    looks = [side.drain.look_at(customer("cus_1")) for _ in range(10)]
+    side.drain.want(customer("cus_1"))
+
+    assert looks == [None] * 10
+    assert side.drain.turn()
+    assert bench.versions() == {"cus_1": 1}
+
+
 def test_a_spent_budget_is_waited_for(bench: Bench) -> None:
     """Workers that cannot pay come back when they can, not when they would look for work anyway."""
     side = bench.side(limits=[Limit("calls", 20, 2)], poll=timedelta(seconds=30))
@@ -420,8 +433,10 @@ def _cut(bench: Bench) -> None:
 def test_a_read_that_the_database_lost_is_made_again(bench: Bench) -> None:
     """What was read while the database went away is leased again at once, not when its lease ends."""
     bench.act("create", id_="cus_1")
-    bench.main.stripe.after = lambda _: _cut_once(bench)
     bench.want("cus_1")
+    bench.main.stripe.after = lambda _: _cut_once(bench)
+    with pytest.raises(DatabaseUnavailable):
+        bench.drain.turn()
 
     with bench.main.running():
         until(lambda: _is_shown(bench, {"cus_1": 1}), within=5)
