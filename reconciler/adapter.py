@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
@@ -113,6 +113,32 @@ class Validators(Protocol):
 
     def __call__(self, kind: str, scope: str) -> Mapping[str, Body]:
         """Return the marks of every page of the last complete listing, by address; empty: none counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An access token that a provider has just issued, and the seconds it is good for."""
+
+    token: str = field(repr=False)
+    seconds: float
+
+
+class Tokens(Protocol):
+    """
+    The access token of a source whose provider issues them for a while only: one, shared by all processes.
+
+    An adapter asks for it before each call, and says how a new one is had.
+    """
+
+    def current(self, issue: Callable[[], Issued]) -> str:
+        """
+        Return a token that is good for a while yet; where there is none, *issue* is called, by one process at a time.
+
+        Raises what *issue* raises, and `SourceBusy` where another process is at it and takes too long.
+        """
+
+    def forget(self, token: str) -> None:
+        """Let nobody use *token* again: the provider refused it before its time."""
 
 
 class Adapter(Protocol):

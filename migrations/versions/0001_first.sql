@@ -238,6 +238,18 @@ CREATE TABLE accounts (
     pinned_at timestamptz NOT NULL
 );
 
+-- The access token of a source whose provider issues them for a while, and who is having a new one issued. A secret: it
+-- opens the account until it ends. Of other credentials than these (a digest) it counts for nothing.
+CREATE TABLE tokens (
+    source       text PRIMARY KEY,
+    credential   text NOT NULL,
+    token        text,
+    renew_at     timestamptz,
+    ends_at      timestamptz,
+    leased_until timestamptz,
+    lease_token  uuid
+);
+
 -- One row for each scheduled slot (`nightly` and a local date, `light` and an hour): whoever inserts it runs it.
 CREATE TABLE slots (
     source     text        NOT NULL,
