@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
-from adapters.sandbox import StripeSandbox
+from adapters import github
+from adapters.github import GitHub
+from adapters.sandbox import GitHubSandbox, StripeSandbox
 from adapters.stripe import KINDS, Stripe
 from reconciler import content
 from reconciler.model import Delivery
 from tests.adapters.spent import Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -40,6 +43,9 @@ class Bench(Protocol):
         spent: Its budget.
         secrets: Texts that nobody may be told.
         losses: The faults that take access away, told by an error.
+        dated: A delivery's signature covers when it was made.
+        eventful: Its hints come from events.
+        unfiltered: The kinds whose change feed is a list of everything.
     """
 
     @property
@@ -53,6 +59,18 @@ class Bench(Protocol):
 
     @property
     def losses(self) -> tuple[Mapping[str, Any], ...]: ...  # noqa: D102
+
+    @property
+    def dated(self) -> bool: ...  # noqa: D102
+
+    @property
+    def eventful(self) -> bool: ...  # noqa: D102
+
+    @property
+    def unfiltered(self) -> frozenset[str]: ...  # noqa: D102
+
+    def scope(self, kind: str) -> str:
+        """Return where the objects of a kind live."""
 
     def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
         """Create, change, delete or recreate an object at the provider and return its id."""
@@ -90,6 +108,9 @@ class StripeBench:
 
     losses: tuple[Mapping[str, Any], ...] = ({"lost_access": "401"}, {"lost_access": "403"})
     secrets: tuple[str, ...] = ("sk_test_standinofakey", "whsec_standinofasecret")
+    dated = True
+    eventful = True
+    unfiltered: frozenset[str] = frozenset()
 
     def __init__(self, seed: int = 7) -> None:
         key, secret, *_ = self.secrets
@@ -108,6 +129,10 @@ class StripeBench:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def scope(self, kind: str) -> str:  # noqa: ARG002 - all live in one
+        """Return where the objects of a kind live."""
+        return ""
 
     def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
         """Create, change, delete or recreate an object at the provider and return its id."""
@@ -174,16 +199,123 @@ class StripeBench:
         _told(self._control.put(path, json=asked))
 
 
-BENCHES = {"stripe": StripeBench}
+class GitHubBench:
+    """GitHub and its stand-in: an organization whose repositories are mirrored, in one of which the rest lives."""
+
+    losses: tuple[Mapping[str, Any], ...] = ({"lost_access": "401"}, {"lost_access": "403"})
+    secrets: tuple[str, ...] = ("ghp_standinofatoken", "standinofasecret")
+    dated = False
+    eventful = False
+    unfiltered: frozenset[str] = frozenset({"release", "label", "milestone"})
+
+    def __init__(self, seed: int = 7) -> None:
+        token, secret = self.secrets
+        self._stack = ExitStack()
+        self._inbox = self._stack.enter_context(closing(Inbox()))
+        running = self._stack.enter_context(GitHubSandbox(seed, token=token).serve())
+        self._control = self._stack.enter_context(httpx.Client(base_url=f"{running.url}/_control", timeout=30))
+        self._put("/webhooks", {"url": self._inbox.url, "secret": secret})
+        long_ago = int(datetime.now(UTC).timestamp()) - 10**7
+        self._scope = self.act("create", "repository", at=long_ago, deliver=False)
+        self.spent = Spent()
+        self.adapter: GitHub = self._adapter(running.url, self.spent, (3.05, 20.0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def scope(self, kind: str) -> str:
+        """Return where the objects of a kind live: repositories in none, all others in the one that is always there."""
+        return "" if kind == "repository" else self._scope
+
+    def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
+        """Create, change, delete or recreate an object at the provider and return its id."""
+        asked = {"op": op, "kind": kind, "scope": self.scope(kind), **({"id": id_} if id_ else {}), **more}
+        return str(_told(self._control.post("/objects", content=content.dumps(asked).encode()))["id"])
+
+    def change(self, kind: str, id_: str) -> None:
+        """Change an object in a way that GitHub announces."""
+        self.act("change", kind, id_)
+
+    def finished(self, kind: str) -> str | None:
+        """Create an object that lists hide by default; None where this kind has none."""
+        hidden = {"issue", "pull_request", "milestone"}
+        return self.act("create", kind, body={"state": "closed"}) if kind in hidden else None
+
+    def long(self, kind: str) -> str:
+        """Create an object: none of GitHub's has a sub-list of its own."""
+        return self.act("create", kind)
+
+    def faults(self, **faults: Any) -> None:
+        """Let the provider do these wrong, and nothing else."""
+        self._put("/faults", faults)
+
+    def forge(self, body: bytes) -> Delivery:
+        """Return an authentic delivery of any bytes."""
+        digest = hmac.new(self.secrets[1].encode(), body, hashlib.sha256).hexdigest()
+        headers = {
+            "content-type": "application/json",
+            "x-github-event": "issues",
+            "x-github-delivery": "00000000-0000-4000-8000-000000000000",
+            "x-github-hook-id": "1",
+            "x-hub-signature-256": f"sha256={digest}",
+        }
+        return Delivery(headers, body, datetime.now(UTC))
+
+    def deliveries(self) -> list[Delivery]:
+        """Return what the provider has sent, once nothing is pending."""
+        assert _told(self._control.post("/flush"))["pending"] == 0
+        return list(self._inbox.received)
+
+    def truth(self, kind: str) -> dict[str, bool]:
+        """Return the ids of a kind that ever were, and whether each still exists."""
+        return {each["id"]: not each["deleted"] for each in _told(self._control.get("/objects", params={"kind": kind}))}
+
+    def calls(self) -> int:
+        """Return how many API calls the provider has seen."""
+        return int(_told(self._control.get("/calls"))["total"])
+
+    def trickling(self, url: str) -> Adapter:
+        """Return an adapter of short patience for the provider at *url*."""
+        return self._adapter(url, Spent(), (0.3, 0.4))
+
+    def _adapter(self, url: str, spent: Spent, timeout: tuple[float, float]) -> GitHub:
+        adapter = GitHub(
+            "source",
+            credential=self.secrets[0],
+            repositories=[],
+            organizations=["acme"],
+            webhook_secrets=[self.secrets[1]],
+            kinds=tuple(github.KINDS),
+            budget=spent,
+            validators=lambda _kind, _scope: {},
+            api_version="2022-11-28",
+            api_base=url,
+            timeout=timeout,
+            clock=lambda: datetime.now(UTC),
+        )
+        return self._stack.enter_context(closing(adapter))
+
+    def _put(self, path: str, asked: Mapping[str, Any]) -> None:
+        _told(self._control.put(path, json=asked))
+
+
+BENCHES: Mapping[str, Callable[[], AbstractContextManager[Bench]]] = {"stripe": StripeBench, "github": GitHubBench}
 """Every provider that the contract suite is run for."""
 
-EVERY_KIND = [(provider, kind) for provider, kinds in {"stripe": KINDS}.items() for kind in kinds]
+EVERY_KIND = [
+    (provider, kind) for provider, kinds in {"stripe": KINDS, "github": github.KINDS}.items() for kind in kinds
+]
 """Every kind of every provider."""
 
 KINDS_WITH_PARTS = [("stripe", "invoice"), ("stripe", "subscription")]
 """Those whose objects hold a list of their own."""
 
-KINDS_NEVER_DELETED = [("stripe", "charge"), ("stripe", "refund")]
+KINDS_NEVER_DELETED = [("stripe", "charge"), ("stripe", "refund"), ("github", "pull_request")]
 """Those whose objects cannot be deleted, canceled or deactivated when they are new."""
 
 
