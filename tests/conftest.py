@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import sqlalchemy
+import structlog
 from psycopg import sql
 
 from reconciler.embedded import Embedded
@@ -28,6 +30,18 @@ SCHEMA = "reconciler"
 _CONNECTIONS = 8
 # What a crash would cost is nothing here.
 _HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_log() -> Iterator[None]:
+    """Let no test write its log as another one wished."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +66,10 @@ def names() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def template(server: str, names: Iterator[str]) -> Iterator[str]:
-    """Yield the name of a migrated database that nobody is connected to."""
+    """Yield the name of a migrated database that nobody is connected to: RECONCILER_TEST_TEMPLATE, else one of ours."""
+    if given := os.environ.get("RECONCILER_TEST_TEMPLATE"):
+        yield given
+        return
     with _created(server, next(names), template="template0") as name:
         database = connect(at(server, name), schema=SCHEMA, connections=1)
         migrate(database)

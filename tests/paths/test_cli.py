@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from reconciler import log
 from reconciler.cli import main
 from reconciler.cli.output import plain
 from reconciler.model import ObjectRef, Reason
@@ -36,7 +35,6 @@ def stage(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         yield made
-    log.configure("error", sys.__stderr__ or sys.stderr)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import structlog
@@ -14,9 +14,6 @@ import structlog
 from reconciler import log
 from reconciler.errors import ConfigError
 from reconciler.model import ObjectRef
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECRET = "whsec_standin"
 
@@ -27,17 +24,6 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """Say so."""
         return True
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    """Leave logging as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
