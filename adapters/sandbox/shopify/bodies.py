@@ -25,7 +25,7 @@ class Draft:
         number: Of its gid.
         at: When, as the API writes it.
         turn: The how-many-th of its kind it is; makes objects differ.
-        parts: How many line items or refunded lines it has.
+        parts: How many line items, refunded lines or addresses it has; None: as it comes.
         related: Returns the gid of an object of a kind, if there is one.
         new_gid: Makes a gid of a type.
     """
@@ -33,9 +33,14 @@ class Draft:
     number: str
     at: str
     turn: int
-    parts: int
+    parts: int | None
     related: Callable[[str], str | None]
     new_gid: Callable[[str], str]
+
+    @property
+    def lines(self) -> int:
+        """How many line items or refunded lines it has."""
+        return 1 if self.parts is None else self.parts
 
     @property
     def price(self) -> str:
@@ -70,7 +75,7 @@ def amount(bag_: Body) -> Decimal:
 
 def order(draft: Draft) -> Body:
     """Return a new order, paid and not yet shipped."""
-    lines = [line_item(draft) for _ in range(draft.parts)]
+    lines = [line_item(draft) for _ in range(draft.lines)]
     shipping = shipping_line(draft)
     return {
         "id": gid("Order", draft.number),
@@ -197,7 +202,7 @@ def sale(draft: Draft, paid: Decimal) -> Body:
 def refund(draft: Draft, of: Body) -> Body:
     """Return a new refund of the first lines of the order *of*, or of its first line again and again."""
     lines = of["lineItems"]
-    refunded = [refunded_line(draft, lines[turn % len(lines)]) for turn in range(draft.parts if lines else 0)]
+    refunded = [refunded_line(draft, lines[turn % len(lines)]) for turn in range(draft.lines if lines else 0)]
     paid = sum((amount(line["subtotalSet"]) for line in refunded), Decimal("0.0"))
     return {
         "id": gid("Refund", draft.number),
@@ -307,7 +312,7 @@ def customer(draft: Draft) -> Body:
     email = f"customer{draft.turn}@example.com"
     return {
         "id": gid("Customer", draft.number),
-        "addressesV2": [],
+        "addressesV2": [address(draft) for _ in range(draft.parts or 0)],
         "amountSpent": money("0.0"),
         "createdAt": draft.at,
         "defaultAddress": None,
@@ -337,6 +342,19 @@ def customer(draft: Draft) -> Body:
         "taxExemptions": [],
         "updatedAt": draft.at,
         "verifiedEmail": True,
+    }
+
+
+def address(draft: Draft) -> Body:
+    """Return an address of the customer that *draft* is for."""
+    return {
+        "id": draft.new_gid("MailingAddress"),
+        "address1": f"Street {draft.turn}",
+        "city": "Berlin",
+        "country": "Germany",
+        "countryCodeV2": "DE",
+        "formatted": [f"Street {draft.turn}", "10115 Berlin", "Germany"],
+        "zip": "10115",
     }
 
 

@@ -180,6 +180,7 @@ KINDS: Mapping[str, Kind] = {
         edit=_noted,
         mark=_tagged,
         topics=_customer_topics,
+        parts="addressesV2",
         history=True,
     ),
     "refund": Kind(

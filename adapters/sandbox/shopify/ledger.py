@@ -138,8 +138,8 @@ class Ledger:
         return makers[operation.kind](operation, self._draft(operation, number))
 
     def _begin_order(self, operation: Operation, draft: Draft) -> Body:
-        done = self._first(operation, bodies.order(draft))
         customer = self._parent(operation, "customer")
+        done = self._first(operation, bodies.order(draft))
         if customer is not None:
             count = {"numberOfOrders": str(int(customer["numberOfOrders"]) + 1)}
             done["also"] = [self._brought(operation, "customer", customer["id"], count)]
@@ -220,7 +220,7 @@ class Ledger:
 
     def _resized(self, kind: Kind, operation: Operation, body: Body, *, parts: int) -> tuple[Body, list[Body]]:
         if kind.parts is None:
-            raise Refused(f"a {operation.kind} has no lines or variants")
+            raise Refused(f"a {operation.kind} has no list of its own")
         if operation.kind == "product":
             return body, self._with_variants(operation, body, count=parts)
         draft = self._draft(operation, operation.id)
@@ -229,6 +229,8 @@ class Ledger:
         if operation.kind == "refund":
             fresh = [bodies.refunded_line(draft, kept[0]["lineItem"]) for _ in range(added if kept else 0)]
             return {**body, kind.parts: [*kept, *fresh]}, []
+        if operation.kind == "customer":
+            return {**body, kind.parts: [*kept, *(bodies.address(draft) for _ in range(added))]}, []
         lines = [*kept, *(bodies.line_item(draft) for _ in range(added))]
         return {**body, kind.parts: lines, **bodies.totals(lines)}, []
 
@@ -353,9 +355,8 @@ class Ledger:
             newest = next(self._world.shelf("", kind).newest(None), None)
             return newest[2]["id"] if newest else None
 
-        parts = operation.parts if operation.parts is not None else 1
         turn = self._world.turn(f"draft {operation.kind}")
-        return Draft(number, self._now(operation), turn, parts, related, self._new_gid)
+        return Draft(number, self._now(operation), turn, operation.parts, related, self._new_gid)
 
     def _parent(self, operation: Operation, kind: str) -> Body | None:
         """Return the object that the operation's body says the new one belongs to."""
