@@ -641,7 +641,8 @@ def test_pages(bench: Bench, kind: str) -> None:
     plural = ROOTS[kind][1]
     asked = (
         "query($f: Int, $l: Int, $a: String, $b: String) "
-        "{LIST(first: $f, last: $l, after: $a, before: $b, sortKey: ID) {edges {cursor node {legacyResourceId}} pageInfo {hasNextPage hasPreviousPage startCursor endCursor}}}"
+        "{LIST(first: $f, last: $l, after: $a, before: $b, sortKey: ID) "
+        "{edges {cursor node {legacyResourceId}} pageInfo {hasNextPage hasPreviousPage startCursor endCursor}}}"
     )
     asked = asked.replace("LIST", plural)
 
