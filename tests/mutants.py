@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.embedded import Embedded
+from reconciler.embedded import DATABASE, Embedded
+from reconciler.store.database import connect
+from reconciler.store.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -292,9 +294,9 @@ def run_tests(folder: str, environment: Mapping[str, str], arguments: Sequence[s
 class Room:
     """A copy of the checkout that may be broken, and a database server for its tests."""
 
-    def __init__(self, folder: Path, server: str) -> None:
+    def __init__(self, folder: Path, server: str, template: str) -> None:
         self.folder = folder
-        self._environment = {"PYTHONDONTWRITEBYTECODE": "1", "RECONCILER_TEST_DATABASE_URL": server}
+        self._environment = {"RECONCILER_TEST_DATABASE_URL": server, "RECONCILER_TEST_TEMPLATE": template}
         for part in _PARTS:
             shutil.copytree(_HERE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(_HERE / "pyproject.toml", folder)
@@ -332,6 +334,14 @@ def _chosen(asked: argparse.Namespace) -> list[Mutant]:
     piles = [draw.sample(each, len(each)) for each in found]
     every = [pile[deep] for deep in range(max(map(len, piles), default=0)) for pile in piles if deep < len(pile)]
     return sorted(every[: asked.sample], key=lambda each: (each.module, each.line))
+
+
+def _template(embedded: Embedded) -> str:
+    """Return the name of a migrated database: the schema is the same for every change."""
+    database = connect(embedded.url(DATABASE), schema="reconciler", connections=1)
+    migrate(database)
+    database.close()
+    return DATABASE
 
 
 def _patience(room: Room, tests: Sequence[str]) -> float:
@@ -392,7 +402,9 @@ def main(arguments: Sequence[str]) -> int:
         place = Path(folder)
         place.chmod(0o711)
         with Embedded(place / "postgres", settings=_HASTY) as embedded:
-            rooms = [Room(place / f"room-{number}", embedded.url()) for number in range(os.cpu_count() or 1)]
+            template = _template(embedded)
+            numbers = range(os.cpu_count() or 1)
+            rooms = [Room(place / f"room-{number}", embedded.url(), template) for number in numbers]
             survivors = _try_all(rooms, mutants)
     noticed = len(mutants) - len(survivors)
     print(f"{len(mutants)} changes, {noticed} noticed, {len(survivors)} not")

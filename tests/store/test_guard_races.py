@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -587,99 +588,147 @@ def test_what_spoils_a_batch(lone_stage: Stage, sqlstate: str, *, spoils: bool) 
 # --- lock order ---
 
 
-def opposite(
-    stage: Stage, refs: Sequence[ObjectRef], work: Callable[[Connection, Sequence[ObjectRef]], object]
-) -> None:
-    """Do *work* on the same objects in opposite orders at once, with nobody to try a deadlock again."""
+def crosswise(stage: Stage, work: Callable[[Connection, Sequence[int]], object]) -> None:
+    """
+    Let one transaction take the first of two things, another both in the wrong order, then the first the second.
 
-    def alone(order: Sequence[ObjectRef]) -> None:
-        with stage.database.transaction() as connection:
-            for join in ("hashjoin", "mergejoin"):  # they would hide the order in which keys are given
-                connection.exec_driver_sql(f"SET LOCAL enable_{join} = off")
-            work(connection, order)
+    Only if the other takes them in the right order after all does it wait without holding what the first still needs.
+    Nobody tries a deadlock again here.
+    """
 
-    together(partial(alone, refs), partial(alone, refs[::-1]))
+    def other() -> None:
+        with plainly(stage) as connection:
+            work(connection, (1, 0))
 
-
-def apply_some(stage: Stage, connection: Connection, refs: Sequence[ObjectRef], span: tuple[int, int]) -> None:
-    """Apply something to each of *refs*."""
-    readings = [stage.reading(ref, alive(f"{span}", 1), span) for ref in refs]
-    guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
-
-
-def test_lock_order_of_writers(stage: Stage) -> None:
-    """Writers of new rows, of known rows and of ties never wait for one another in a circle."""
-    for _ in range(25):
-        refs = [stage.ref() for _ in range(12)]
-
-        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (10, 20)))
-        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (30, 40)))
-        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (35, 45)))
-        opposite(stage, refs, lambda c, order: apply_some(stage, c, order, (36, 46)))
-
-        assert all(stage.row(ref) is not None for ref in refs)
+    with ThreadPoolExecutor(1) as pool:
+        with plainly(stage) as connection:
+            work(connection, (0,))
+            waiting = pool.submit(other)
+            wait_for_a_lock(stage)
+            work(connection, (1,))
+        waiting.result(PATIENCE)
 
 
-def test_lock_order_of_wants(stage: Stage) -> None:
-    """Receivers that want the same objects never wait for one another in a circle, new to the set or not."""
-
-    def want_all(connection: Connection, order: Sequence[ObjectRef]) -> None:
-        refetches.want(connection, [Want(ref, Reason.WEBHOOK) for ref in order], now=stage.clock)
-
-    for _ in range(40):
-        refs = [stage.ref() for _ in range(12)]
-
-        for _ in range(2):
-            opposite(stage, refs, want_all)
-        opposite(stage, refs, refetches.lock_seen)
-
-        assert all(stage.due_at(ref) == stage.clock for ref in refs)
+@contextmanager
+def plainly(stage: Stage) -> Iterator[Connection]:
+    """Yield a connection whose plans do not hide the order in which keys are given."""
+    with stage.database.transaction() as connection:
+        for join in ("hashjoin", "mergejoin"):
+            connection.exec_driver_sql(f"SET LOCAL enable_{join} = off")
+        yield connection
 
 
-def test_lock_order_of_new_rereads(stage: Stage) -> None:
-    """Rereads of objects that nobody wanted yet are queued in one order."""
-    for _ in range(40):
-        refs = [stage.ref() for _ in range(12)]
-
-        def queue(connection: Connection, order: Sequence[ObjectRef]) -> None:
-            again = [Again(ref, (at(5),), Reason.TIE, None, wants=True, began_at=None) for ref in order]
-            refetches.read_again(connection, again, now=stage.clock)
-
-        opposite(stage, refs, queue)
-
-        assert all(stage.due_at(ref) == at(5) for ref in refs)
+def pair(stage: Stage) -> list[ObjectRef]:
+    """Return two objects in the order of their keys."""
+    return sorted((stage.ref(), stage.ref()))
 
 
-def test_lock_order_of_receivers(stage: Stage, told: Iterator[str]) -> None:
-    """Receivers of the same events, new or repeated, never wait for one another in a circle."""
-    for _ in range(40):
-        events_of = {stage.ref(): next(told) for _ in range(12)}
+@pytest.mark.parametrize("known", [False, True])
+def test_lock_order_of_writers(lone_stage: Stage, *, known: bool) -> None:
+    """Rows are made and locked in the order of their keys."""
+    stage = lone_stage
+    refs = pair(stage)
+    if known:
+        stage.apply(*(stage.reading(ref, alive("a", 1), (10, 20)) for ref in refs))
 
-        def receive(connection: Connection, order: Sequence[ObjectRef], events_of: dict[ObjectRef, str]) -> None:
-            arrivals = [stage.arrival(events_of[ref], Named(ref)) for ref in order]
-            events.record(connection, arrivals, now=stage.clock)
+    def write(connection: Connection, order: Sequence[int]) -> None:
+        readings = [stage.reading(refs[each], alive("b", 2), (30, 40)) for each in order]
+        guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
 
-        for _ in range(2):
-            opposite(stage, list(events_of), partial(receive, events_of=events_of))
+    crosswise(stage, write)
 
-        assert {stage.event(event).duplicates for event in events_of.values()} == {3}
+    assert all(stage.stands(ref, alive("b", 2)) for ref in refs)
 
 
-def test_lock_order_of_workers(stage: Stage, told: Iterator[str]) -> None:
-    """Workers that may close the same events lock them in one order."""
-    for _ in range(30):
-        refs = [stage.ref(), stage.ref()]
-        names = sorted(next(told) for _ in range(8))
-        for order, ref in zip((names, names[::-1]), refs, strict=True):
-            for event in order:
-                stage.record(event, Named(ref))
-        leases = {ref: stage.leased(ref) for ref in refs}
+@pytest.mark.parametrize("known", [False, True])
+def test_lock_order_of_wants(lone_stage: Stage, *, known: bool) -> None:
+    """Refetches are made and locked in the order of their keys."""
+    stage = lone_stage
+    refs = pair(stage)
+    for ref in refs if known else ():
+        stage.want(ref)
 
-        def lock(connection: Connection, order: Sequence[ObjectRef], leases: dict[ObjectRef, Leased]) -> None:
-            events.lock(connection, leases[order[0]])
+    def want(connection: Connection, order: Sequence[int]) -> None:
+        refetches.want(connection, [Want(refs[each], Reason.WEBHOOK) for each in order], now=stage.clock)
 
-        opposite(stage, refs, partial(lock, leases=leases))
+    crosswise(stage, want)
 
-        for ref in refs:
-            stage.conclude(leases[ref], alive())
-        assert {stage.event(event).outcome for event in names} == {"done"}
+    assert all(stage.due_at(ref) == stage.clock for ref in refs)
+
+
+def test_lock_order_of_ladders(lone_stage: Stage) -> None:
+    """What ladders have seen is locked in the order of keys."""
+    stage = lone_stage
+    refs = pair(stage)
+    for ref in refs:
+        stage.want(ref)
+
+    crosswise(stage, lambda connection, order: refetches.lock_seen(connection, [refs[each] for each in order]))
+
+
+def test_lock_order_of_new_rereads(lone_stage: Stage) -> None:
+    """Rereads of objects that nobody wanted yet are queued in the order of their keys."""
+    stage = lone_stage
+    refs = pair(stage)
+
+    def queue(connection: Connection, order: Sequence[int]) -> None:
+        again = [Again(refs[each], (at(5),), Reason.TIE, None, wants=True, began_at=None) for each in order]
+        refetches.read_again(connection, again, now=stage.clock)
+
+    crosswise(stage, queue)
+
+    assert all(stage.due_at(ref) == at(5) for ref in refs)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_lock_order_of_receivers(lone_stage: Stage, *, known: bool) -> None:
+    """Events are stored, and told from their repeats, in the order of their keys."""
+    stage = lone_stage
+    arrivals = [stage.arrival(name) for name in ("evt_1", "evt_2")]
+    for name in ("evt_1", "evt_2") if known else ():
+        stage.record(name)
+
+    def receive(connection: Connection, order: Sequence[int]) -> None:
+        # Of copies the first counts, which is found by going backwards: the last to come is the first to be stored.
+        events.record(connection, [arrivals[each] for each in reversed(order)], now=stage.clock)
+
+    crosswise(stage, receive)
+
+    assert {stage.event(name).duplicates for name in ("evt_1", "evt_2")} == {2 if known else 1}
+
+
+def test_lock_order_of_repeats(lone_stage: Stage) -> None:
+    """Receivers that were both told of repeats before either locked one lock them in the order of their keys."""
+    stage = lone_stage
+    arrivals = {(SOURCE, name): stage.arrival(name) for name in ("evt_1", "evt_2")}
+    for _, name in arrivals:
+        stage.record(name)
+
+    def count(connection: Connection, order: Sequence[int]) -> None:
+        keys = [list(arrivals)[each] for each in order]
+        events._count(connection, {key: arrivals[key] for key in keys}, Counter(keys))
+
+    crosswise(stage, count)
+
+    assert {stage.event(name).duplicates for _, name in arrivals} == {2}
+
+
+def test_lock_order_of_workers(lone_stage: Stage) -> None:
+    """The events that a read may close are locked in the order of their keys, not of their coming."""
+    stage = lone_stage
+    one, other, both = stage.ref(), stage.ref(), stage.ref()
+    stage.record("evt_2", Named(other), Named(both))
+    stage.record("evt_1", Named(one), Named(both))
+    leases = {(0,): stage.leased(one), (1,): stage.leased(other), (1, 0): stage.leased(both)}
+
+    crosswise(stage, lambda connection, order: events.lock(connection, leases[tuple(order)]))
+
+
+def test_lock_order_of_replays(lone_stage: Stage) -> None:
+    """Events are opened again in the order of their keys."""
+    stage = lone_stage
+    names = ("evt_1", "evt_2")
+    for name in reversed(names):
+        stage.record(name)
+
+    crosswise(stage, lambda connection, order: events.replay(connection, event_ids=[names[each] for each in order]))
