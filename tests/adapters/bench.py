@@ -6,6 +6,7 @@ A new provider is one more class here, and its name in `BENCHES`.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import threading
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
-from adapters import github
+from adapters import github, shopify
 from adapters.github import GitHub
 from adapters.sandbox import GitHubSandbox, StripeSandbox
+from adapters.sandbox.shopify import ShopifySandbox
+from adapters.shopify import AccessToken, Shopify
 from adapters.stripe import KINDS, Stripe
 from reconciler import content
 from reconciler.model import Delivery
@@ -46,6 +49,8 @@ class Bench(Protocol):
         dated: A delivery's signature covers when it was made.
         eventful: Its hints come from events.
         unfiltered: The kinds whose change feed is a list of everything.
+        spare: A field of objects of the first kind that takes any text.
+        typed: Objects have the fields of a schema and no others; else that field takes any JSON.
     """
 
     @property
@@ -68,6 +73,12 @@ class Bench(Protocol):
 
     @property
     def unfiltered(self) -> frozenset[str]: ...  # noqa: D102
+
+    @property
+    def spare(self) -> str: ...  # noqa: D102
+
+    @property
+    def typed(self) -> bool: ...  # noqa: D102
 
     def scope(self, kind: str) -> str:
         """Return where the objects of a kind live."""
@@ -111,6 +122,8 @@ class StripeBench:
     dated = True
     eventful = True
     unfiltered: frozenset[str] = frozenset()
+    spare = "odd"
+    typed = False
 
     def __init__(self, seed: int = 7) -> None:
         key, secret, *_ = self.secrets
@@ -207,6 +220,8 @@ class GitHubBench:
     dated = False
     eventful = False
     unfiltered: frozenset[str] = frozenset({"release", "label", "milestone"})
+    spare = "odd"
+    typed = False
 
     def __init__(self, seed: int = 7) -> None:
         token, secret = self.secrets
@@ -304,18 +319,136 @@ class GitHubBench:
         _told(self._control.put(path, json=asked))
 
 
-BENCHES: Mapping[str, Callable[[], AbstractContextManager[Bench]]] = {"stripe": StripeBench, "github": GitHubBench}
+class ShopifyBench:
+    """Shopify and its stand-in: one shop, that no app was told to keep from anything."""
+
+    losses: tuple[Mapping[str, Any], ...] = ({"lost_access": "401"}, {"lost_access": "403"})
+    secrets: tuple[str, ...] = ("shpat_standinofatoken", "shpss_standinofasecret")
+    dated = False
+    eventful = False
+    unfiltered: frozenset[str] = frozenset()
+    spare = "note"
+    typed = True
+
+    def __init__(self, seed: int = 7) -> None:
+        token, secret = self.secrets
+        self._stack = ExitStack()
+        self._inbox = self._stack.enter_context(closing(Inbox()))
+        running = self._stack.enter_context(ShopifySandbox(seed, access_token=token).serve())
+        self._control = self._stack.enter_context(httpx.Client(base_url=f"{running.url}/_control", timeout=30))
+        self._put("/webhooks", {"url": self._inbox.url, "secret": secret})
+        self.spent = Spent()
+        self.adapter: Shopify = self._adapter(running.url, self.spent, (3.05, 20.0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def scope(self, kind: str) -> str:  # noqa: ARG002 - all live in one
+        """Return where the objects of a kind live."""
+        return ""
+
+    def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
+        """Create, change, delete or recreate an object at the provider and return its id."""
+        asked = {"op": op, "kind": kind, **({"id": id_} if id_ else {}), **more}
+        return str(_told(self._control.post("/objects", content=content.dumps(asked).encode()))["id"])
+
+    def change(self, kind: str, id_: str) -> None:
+        """Change an object in a way that Shopify announces."""
+        self.act("change", kind, id_)
+
+    def finished(self, kind: str) -> str | None:
+        """Create an object that lists of the older API hide by default; None where this kind has none."""
+        hidden = {"order": {"closed": True}, "product": {"status": "ARCHIVED"}}
+        return self.act("create", kind, body=hidden[kind]) if kind in hidden else None
+
+    def long(self, kind: str) -> str:
+        """Create an object whose own list takes pages, 213 parts in all."""
+        return self.act("create", kind, parts=213)
+
+    def faults(self, **faults: Any) -> None:
+        """Let the provider do these wrong, and nothing else."""
+        self._put("/faults", faults)
+
+    def forge(self, body: bytes) -> Delivery:
+        """Return an authentic delivery of any bytes."""
+        digest = hmac.digest(self.secrets[1].encode(), body, hashlib.sha256)
+        headers = {
+            "x-shopify-hmac-sha256": base64.b64encode(digest).decode(),
+            "x-shopify-topic": "orders/updated",
+            "x-shopify-webhook-id": "00000000-0000-4000-8000-000000000000",
+        }
+        return Delivery(headers, body, datetime.now(UTC))
+
+    def deliveries(self) -> list[Delivery]:
+        """Return what the provider has sent, once nothing is pending."""
+        assert _told(self._control.post("/flush"))["pending"] == 0
+        return list(self._inbox.received)
+
+    def truth(self, kind: str) -> dict[str, bool]:
+        """Return the ids of a kind that ever were, and whether each still exists."""
+        return {each["id"]: not each["deleted"] for each in _told(self._control.get("/objects", params={"kind": kind}))}
+
+    def calls(self) -> int:
+        """Return how many API calls the provider has seen."""
+        return int(_told(self._control.get("/calls"))["total"])
+
+    def trickling(self, url: str) -> Adapter:
+        """Return an adapter of short patience for the provider at *url*."""
+        return self._adapter(url, Spent(), (0.3, 0.4))
+
+    def _adapter(self, url: str, spent: Spent, timeout: tuple[float, float]) -> Shopify:
+        adapter = Shopify(
+            "source",
+            shop="standin.myshopify.com",
+            credential=AccessToken(self.secrets[0]),
+            webhook_secrets=[self.secrets[1]],
+            kinds=tuple(shopify.KINDS),
+            budget=spent,
+            api_version="2026-10",
+            api_base=url,
+            timeout=timeout,
+            clock=lambda: datetime.now(UTC),
+        )
+        return self._stack.enter_context(closing(adapter))
+
+    def _put(self, path: str, asked: Mapping[str, Any]) -> None:
+        _told(self._control.put(path, json=asked))
+
+
+BENCHES: Mapping[str, Callable[[], AbstractContextManager[Bench]]] = {
+    "stripe": StripeBench,
+    "github": GitHubBench,
+    "shopify": ShopifyBench,
+}
 """Every provider that the contract suite is run for."""
 
 EVERY_KIND = [
-    (provider, kind) for provider, kinds in {"stripe": KINDS, "github": github.KINDS}.items() for kind in kinds
+    (provider, kind)
+    for provider, kinds in {"stripe": KINDS, "github": github.KINDS, "shopify": shopify.KINDS}.items()
+    for kind in kinds
 ]
 """Every kind of every provider."""
 
-KINDS_WITH_PARTS = [("stripe", "invoice"), ("stripe", "subscription")]
+KINDS_WITH_PARTS = [
+    ("stripe", "invoice"),
+    ("stripe", "subscription"),
+    ("shopify", "order"),
+    ("shopify", "product"),
+    ("shopify", "refund"),
+]
 """Those whose objects hold a list of their own."""
 
-KINDS_NEVER_DELETED = [("stripe", "charge"), ("stripe", "refund"), ("github", "pull_request")]
+KINDS_NEVER_DELETED = [
+    ("stripe", "charge"),
+    ("stripe", "refund"),
+    ("github", "pull_request"),
+    ("shopify", "refund"),
+]
 """Those whose objects cannot be deleted, canceled or deactivated when they are new."""
 
 
