@@ -422,6 +422,8 @@ class TestNames:
         assert bench.shown("/repos/acme/shop")["id"] == int(other) != int(bench.repository)
         assert bench.shown("/repos/acme/shop/issues") == []
         assert bench.numbers("/repos/acme/store/issues") == [1]
+        bench.do("delete", "repository", other)
+        assert bench.get("/repos/acme/shop").status_code == 404
 
     def test_names_are_unique(self, bench: Bench) -> None:
         """Two repositories never have one name."""

@@ -220,11 +220,9 @@ class Views:
         talk = {name: value for name, value in facts.items() if name not in alone}
         shown = {**self._issue(timeline, talk), **self._plain("pull_request", talk)}
         pull = f"{self.repository_url(timeline.scope)}/pulls/{facts['_number']}"
-        shown["pull_request"] = {
-            "url": pull,
-            **self._pull_pages(timeline.scope, facts),
-            "merged_at": stamp(facts["_merged"]),
-        }
+        merged_at = stamp(facts["_merged"])
+        part = {"url": pull, **self._pull_pages(timeline.scope, facts), "merged_at": merged_at}
+        shown |= {"pull_request": part, "type": None, "state_reason": None}
         return self._without("issue", shown, frozenset())
 
     def repository_url(self, scope: str) -> str:

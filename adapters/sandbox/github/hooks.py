@@ -209,18 +209,17 @@ class Hooks:
             return
         mark = f"{event.guid}/{endpoint.id}" + (f"#{turn}" if redelivery else "")
         headers = self._headers(event, endpoint, raw)
-        if self._machinery.mischief.fate(f"{turn}").delays:
-            delivered = Delivered(
-                id=40_000_000_000 + turn,
-                mark=mark,
-                hook_id=endpoint.id,
-                event=event,
-                at=int(self._machinery.clock.now()),
-                redelivery=redelivery,
-                raw=raw,
-                headers=headers,
-            )
-            self._log.append(delivered)
+        delivered = Delivered(
+            id=40_000_000_000 + turn,
+            mark=mark,
+            hook_id=endpoint.id,
+            event=event,
+            at=int(self._machinery.clock.now()),
+            redelivery=redelivery,
+            raw=raw,
+            headers=headers,
+        )
+        self._log.append(delivered)
         self._sent += 1
         if self._sent % _LEARN_EVERY == 0:
             self._learn()

@@ -78,7 +78,7 @@ class Owners:
             "email": None,
             "hireable": None,
             "bio": None,
-            "public_repos": sum(not row[1]["private"] for row in self._owned(call, login)),
+            "public_repos": self._public(call, login),
             "public_gists": 0,
             "followers": 0,
             "following": 0,
@@ -104,12 +104,25 @@ class Owners:
     def _owned(self, call: Call, login: str) -> Iterator[Row]:
         return (row for row in self._shelves.repositories(call) if row[1]["_owner"].lower() == login.lower())
 
+    def _public(self, call: Call, login: str) -> int:
+        return sum(not row[1]["private"] for row in self._owned(call, login))
+
     def _organization(self, call: Call) -> Response:
+        login = self._organization_login(call)
         shown = {
-            **call.views.organization(self._organization_login(call)),
-            "type": "Organization",
+            **call.views.organization(login),
+            "html_url": f"https://github.com/{login}",
+            "name": login.title(),
+            "has_organization_projects": True,
+            "has_repository_projects": True,
+            "public_repos": self._public(call, login),
+            "public_gists": 0,
+            "followers": 0,
+            "following": 0,
             "created_at": stamp(FOUNDED),
             "updated_at": stamp(FOUNDED),
+            "archived_at": None,
+            "type": "Organization",
         }
         return conditional(call.asked, shown, who=call.visit.who, changed_at=FOUNDED)
 
