@@ -272,9 +272,13 @@ class Calls:
 
     def _own(self, operation: str, url: str) -> str:
         """Return the target of *url*, which must not lead the credential to another host."""
-        base, parts = urlsplit(self._base), urlsplit(url)
-        inside = parts.path.startswith(f"{base.path}/")
-        if not inside or (parts.scheme or base.scheme, parts.netloc or base.netloc) != (base.scheme, base.netloc):
+        base = urlsplit(self._base)
+        try:
+            parts = urlsplit(url, scheme=base.scheme)
+        except ValueError:
+            parts = urlsplit("")
+        same = (parts.scheme, parts.netloc or base.netloc) == (base.scheme, base.netloc)
+        if not same or not parts.path.startswith(f"{base.path}/"):
             raise SourceUnavailable(f"{operation}: led out of the API")
         path = parts.path.removeprefix(base.path)
         return f"{path}?{parts.query}" if parts.query else path
