@@ -359,16 +359,33 @@ def test_a_call_taken_long_ago_counts_as_made(database: Database, monkeypatch: p
 
 def test_lanes_nest(database: Database) -> None:
     """A block inside another has a lane and a count of its own; the outer one's come back after it."""
-    mine = budgets(database, {"shop": [Limit("calls", 0.01, 3)]})
+    mine = budgets(database, {"shop": [Limit("calls", 0.01, 3)], "hub": []})
     with mine.calling(Lane.LIVE, deadline=9) as outer:
         mine.of("shop").spend(CALL)
         mine.of("shop").spend(CALL)
         with mine.calling(Lane.SWEEP, deadline=9) as inner:
-            mine.of("shop").spend(CALL)
-        with pytest.raises(SourceBusy):
-            mine.of("shop").spend(CALL)
+            nested = refusal(mine)
+        after = refusal(mine)
+        mine.of("hub").spend(CALL)
 
-    assert (outer.count, inner.count) == (2, 1)
+    assert nested is None
+    assert after
+    assert (outer.count, inner.count) == (3, 1)
+
+
+def test_a_call_of_a_sweep_goes_back_to_sweeps(database: Database) -> None:
+    """What a sweep took of its reserve and did not use is no gift to live work."""
+    mine = budgets(database, _SLOW)
+    with mine.calling(Lane.SWEEP):
+        while not mine.take("shop", CALL):
+            pass
+        mine.give_back("shop", CALL)
+    live = mine.take("shop", CALL)
+    with mine.calling(Lane.SWEEP):
+        swept = mine.take("shop", CALL)
+
+    assert live > 0
+    assert swept == 0
 
 
 def test_standing_says_what_is_left(database: Database) -> None:
