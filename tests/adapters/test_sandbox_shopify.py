@@ -120,7 +120,7 @@ class Bench:
         assert response.status_code == 200, response.text
         return parse(response.content)  # type: ignore[no-any-return]
 
-    def data(self, query: str, **variables: Any) -> Any:
+    def shown(self, query: str, **variables: Any) -> Any:
         """Return the data of a query that has no errors."""
         answer = self.answer(query, **variables)
         assert "errors" not in answer, answer
@@ -134,7 +134,9 @@ class Bench:
         """Return the numbers of what a search finds, by id."""
         plural = ROOTS[kind][1]
         asked = "query($q: String) {LIST(first: 250, query: $q, sortKey: ID) {nodes {legacyResourceId}}}"
-        return [each["legacyResourceId"] for each in self.data(asked.replace("LIST", plural), q=query)[plural]["nodes"]]
+        return [
+            each["legacyResourceId"] for each in self.shown(asked.replace("LIST", plural), q=query)[plural]["nodes"]
+        ]
 
     def truth(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return what really is there, by id."""
@@ -254,7 +256,7 @@ def test_every_field_can_be_asked_for(bench: Bench, kind: str) -> None:
 
     type_ = KINDS[kind].type
     asked = f"query($id: ID!) {{node(id: $id) {{id ... on {type_} {{{everything_of(type_, deep=2)}}}}}}}"
-    shown = bench.data(asked, id=gid(type_, id_))["node"]
+    shown = bench.shown(asked, id=gid(type_, id_))["node"]
 
     assert shown["id"] == gid(type_, id_)
 
@@ -266,7 +268,7 @@ def test_schema_is_one() -> None:
 
 def test_introspection(bench: Bench) -> None:
     """The schema tells of itself, as real ones do."""
-    assert bench.data("{__schema {queryType {name}} shop {__typename}}") == {
+    assert bench.shown("{__schema {queryType {name}} shop {__typename}}") == {
         "__schema": {"queryType": {"name": "QueryRoot"}},
         "shop": {"__typename": "Shop"},
     }
@@ -413,7 +415,7 @@ def test_missing_scope(bench: Bench) -> None:
     assert answer["data"]["order"]["customer"] is None
     assert bench.codes("{customers(first: 1) {nodes {id}}}") == ["ACCESS_DENIED"]
     assert bench.codes("query($id: ID!) {node(id: $id) {id}}", id=gid("Customer", customer)) == ["ACCESS_DENIED"]
-    granted = bench.data("{currentAppInstallation {accessScopes {handle}}}")["currentAppInstallation"]
+    granted = bench.shown("{currentAppInstallation {accessScopes {handle}}}")["currentAppInstallation"]
     assert granted == {"accessScopes": [{"handle": "read_orders"}]}
 
 
@@ -426,7 +428,7 @@ def test_fields_that_nobody_approved(bench: Bench) -> None:
     assert bench.codes(asked) == ["ACCESS_DENIED"]
     bench.put("shop", {"hidden": ["Order.email"]})
 
-    assert bench.data(asked)["orders"]["nodes"][0]["email"] is None
+    assert bench.shown(asked)["orders"]["nodes"][0]["email"] is None
 
 
 def test_old_orders(bench: Bench) -> None:
@@ -437,10 +439,10 @@ def test_old_orders(bench: Bench) -> None:
     asked = "query($id: ID!, $of: ID!) {order(id: $id) {id} refund(id: $of) {id} ordersCount {count}}"
     ids = {"id": gid("Order", old), "of": gid("Refund", refund)}
 
-    assert bench.data(asked, **ids)["order"] is not None
+    assert bench.shown(asked, **ids)["order"] is not None
     bench.put("shop", {"scopes": ["read_orders"]})
 
-    assert bench.data(asked, **ids) == {"order": None, "refund": None, "ordersCount": {"count": 1}}
+    assert bench.shown(asked, **ids) == {"order": None, "refund": None, "ordersCount": {"count": 1}}
     assert bench.found("order", "") == [young]
 
 
@@ -456,12 +458,12 @@ def test_fetch(bench: Bench, kind: str) -> None:
     asked = "query($id: ID!) {one: ROOT(id: $id) {id updatedAt} node(id: $id) {id} nodes(ids: [$id]) {id}}"
     asked = asked.replace("ROOT", root)
 
-    assert bench.data(asked, id=gid(type_, id_)) == {
+    assert bench.shown(asked, id=gid(type_, id_)) == {
         "one": {"id": gid(type_, id_), "updatedAt": STAMP},
         "node": {"id": gid(type_, id_)},
         "nodes": [{"id": gid(type_, id_)}],
     }
-    assert bench.data(asked, id=gid(type_, 404)) == {"one": None, "node": None, "nodes": [None]}
+    assert bench.shown(asked, id=gid(type_, 404)) == {"one": None, "node": None, "nodes": [None]}
 
 
 @pytest.mark.parametrize(
@@ -500,7 +502,7 @@ def test_version_is_in_the_body(bench: Bench, kind: str, read: str) -> None:
 
     type_ = KINDS[kind].type
     asked = f"query($id: ID!) {{node(id: $id) {{... on {type_} {{{read}}}}}}}"
-    shown = bench.data(asked, id=gid(type_, id_))["node"]
+    shown = bench.shown(asked, id=gid(type_, id_))["node"]
     version = bench.truth(kind)[id_]["version"]
 
     assert version == 3
@@ -528,7 +530,7 @@ def test_order_of_a_customer(bench: Bench) -> None:
     [order] = bench.create("order", body={"customer": customer})
     asked = "query($id: ID!) {customer(id: $id) {numberOfOrders lastOrder {id} orders(first: 5) {nodes {id}}}}"
 
-    shown = bench.data(asked, id=gid("Customer", customer))["customer"]
+    shown = bench.shown(asked, id=gid("Customer", customer))["customer"]
 
     known = {"id": gid("Order", order)}
     assert shown == {"numberOfOrders": "1", "lastOrder": known, "orders": {"nodes": [known]}}
@@ -543,7 +545,7 @@ def test_refund_of_an_order(bench: Bench) -> None:
     [refund] = bench.create("refund", body={"order": order})
     asked = "query($id: ID!) {order(id: $id) {updatedAt displayFinancialStatus refunds {id order {id}}}}"
 
-    shown = bench.data(asked, id=gid("Order", order))["order"]
+    shown = bench.shown(asked, id=gid("Order", order))["order"]
 
     assert shown == {
         "updatedAt": "2026-09-21T14:13:25Z",
@@ -563,7 +565,7 @@ def test_variants_of_a_product(bench: Bench) -> None:
 
     bench.do("change", "product_variant", first)
     bench.do("delete", "product_variant", second)
-    shown = bench.data(asked, id=gid("Product", made["id"]))["product"]
+    shown = bench.shown(asked, id=gid("Product", made["id"]))["product"]
 
     assert shown["updatedAt"] == "2026-09-21T14:13:25Z"
     assert shown["variantsCount"] == {"count": 2}
@@ -582,7 +584,7 @@ def test_recreated(bench: Bench) -> None:
     bench.do("recreate", "product_variant", variant)
 
     asked = "query($id: ID!) {product(id: $id) {variants(first: 5) {nodes {id}}}}"
-    shown = bench.data(asked, id=gid("Product", made["id"]))["product"]["variants"]["nodes"]
+    shown = bench.shown(asked, id=gid("Product", made["id"]))["product"]["variants"]["nodes"]
     assert gid("ProductVariant", variant) not in [each["id"] for each in shown]
     assert bench.truth("product_variant")[variant]["version"] == 3
 
@@ -603,7 +605,7 @@ def test_long_sub_lists(bench: Bench, kind: str, part: str) -> None:
     def pages() -> list[int]:
         after, sizes = None, []
         while True:
-            page = bench.data(asked, id=gid(type_, id_), after=after)["node"][part]
+            page = bench.shown(asked, id=gid(type_, id_), after=after)["node"][part]
             sizes.append(len(page["nodes"]))
             after = page["pageInfo"]["endCursor"]
             if not page["pageInfo"]["hasNextPage"]:
@@ -647,7 +649,7 @@ def test_pages(bench: Bench, kind: str) -> None:
     asked = asked.replace("LIST", plural)
 
     def page(**asked_for: Any) -> tuple[list[str], dict[str, Any]]:
-        shown = bench.data(asked, **asked_for)[plural]
+        shown = bench.shown(asked, **asked_for)[plural]
         assert [shown["edges"][0]["cursor"], shown["edges"][-1]["cursor"]] == [
             shown["pageInfo"]["startCursor"],
             shown["pageInfo"]["endCursor"],
@@ -697,7 +699,7 @@ def test_lists_have_their_own_order(bench: Bench) -> None:
     moved = "{orders(first: 9, sortKey: UPDATED_AT) {nodes {legacyResourceId}}}"
 
     def numbers(query: str, **variables: Any) -> list[str]:
-        return [each["legacyResourceId"] for each in bench.data(query, **variables)["orders"]["nodes"]]
+        return [each["legacyResourceId"] for each in bench.shown(query, **variables)["orders"]["nodes"]]
 
     assert numbers(asked) == numbers(moved) == [early, late]
     assert numbers(asked, r=True) == [late, early]
@@ -715,7 +717,7 @@ def test_keyset_over_moving_objects(bench: Bench) -> None:
     after, more = None, True
 
     while more:
-        page = bench.data(asked, a=after)["products"]
+        page = bench.shown(asked, a=after)["products"]
         seen += [each["legacyResourceId"] for each in page["nodes"]]
         after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
         if len(seen) == 2:
@@ -732,12 +734,12 @@ def test_ceiling(bench: Bench) -> None:
         "query($a: String) {customers(first: 3, after: $a) {nodes {legacyResourceId} pageInfo {hasNextPage endCursor}}}"
     )
 
-    first = bench.data(asked)["customers"]
-    second = bench.data(asked, a=first["pageInfo"]["endCursor"])["customers"]
+    first = bench.shown(asked)["customers"]
+    second = bench.shown(asked, a=first["pageInfo"]["endCursor"])["customers"]
 
     assert [each["legacyResourceId"] for each in (*first["nodes"], *second["nodes"])] == made[:5]
     assert second["pageInfo"]["hasNextPage"] is False
-    counts = bench.data(
+    counts = bench.shown(
         "{all: customersCount(limit: null) {count precision} few: customersCount(limit: 2) {count precision}}"
     )
     assert counts["all"] == {"count": 6, "precision": "AT_LEAST"}
@@ -750,7 +752,7 @@ def test_moving_pages(bench: Bench) -> None:
     bench.put("faults", {"shift_pages": 1})
     before = bench.truth("order")
 
-    bench.data("{orders(first: 2) {nodes {id}}}")
+    bench.shown("{orders(first: 2) {nodes {id}}}")
 
     assert bench.truth("order") != before
 
@@ -765,7 +767,7 @@ def test_history(bench: Bench) -> None:
         "{nodes {action createdAt ... on BasicEvent {subjectId}}}}"
     )
 
-    assert bench.data(asked, q=query)["events"]["nodes"] == [
+    assert bench.shown(asked, q=query)["events"]["nodes"] == [
         {"action": "destroy", "createdAt": STAMP, "subjectId": gid("Product", id_)}
     ]
 
@@ -926,7 +928,7 @@ def test_k53_throttled(bench: Bench) -> None:
     bench.now += 4.5
     assert bench.codes(asked) == ["THROTTLED"]
     bench.now += 0.25
-    assert bench.data(asked) == {"orders": {"nodes": []}}
+    assert bench.shown(asked) == {"orders": {"nodes": []}}
 
 
 # What goes wrong
@@ -1014,7 +1016,7 @@ def test_stale_reads(bench: Bench) -> None:
 
     asked = "query($id: ID!) {order(id: $id) {note} orders(first: 9) {nodes {note}}}"
 
-    assert bench.data(asked, id=gid("Order", id_)) == {
+    assert bench.shown(asked, id=gid("Order", id_)) == {
         "order": {"note": "before"},
         "orders": {"nodes": [{"note": "before"}]},
     }
@@ -1300,7 +1302,7 @@ def test_subscription_ends_after_eight_retries(bench: Bench, receiver: Receiver)
     flush(bench)
 
     assert receiver.topics() == ["customers/create"]
-    topics = bench.data("{webhookSubscriptions(first: 99) {nodes {topic}}}")["webhookSubscriptions"]["nodes"]
+    topics = bench.shown("{webhookSubscriptions(first: 99) {nodes {topic}}}")["webhookSubscriptions"]["nodes"]
     assert len(topics) == len(SUBSCRIBABLE) - 1
     assert {"topic": "ORDERS_CREATE"} not in topics
 
@@ -1313,31 +1315,31 @@ def test_subscriptions(bench: Bench, receiver: Receiver) -> None:
         "webhookSubscription: {uri: $uri}) {webhookSubscription {id topic uri} userErrors {field message}}}"
     )
 
-    made = bench.data(make, topic="ORDERS_CREATE", uri=receiver.url)["webhookSubscriptionCreate"]
-    again = bench.data(make, topic="ORDERS_CREATE", uri=receiver.url)["webhookSubscriptionCreate"]
-    wrong = bench.data(make, topic="ORDERS_CREATE", uri="ftp://x")["webhookSubscriptionCreate"]
+    made = bench.shown(make, topic="ORDERS_CREATE", uri=receiver.url)["webhookSubscriptionCreate"]
+    again = bench.shown(make, topic="ORDERS_CREATE", uri=receiver.url)["webhookSubscriptionCreate"]
+    wrong = bench.shown(make, topic="ORDERS_CREATE", uri="ftp://x")["webhookSubscriptionCreate"]
     bench.create("order")
     flush(bench)
 
     assert made["userErrors"] == []
     assert (again["webhookSubscription"], wrong["webhookSubscription"]) == (None, None)
     assert receiver.topics() == ["orders/create"]
-    known = bench.data("{webhookSubscriptions(first: 9, topics: [ORDERS_CREATE]) {nodes {id topic uri}}}")
+    known = bench.shown("{webhookSubscriptions(first: 9, topics: [ORDERS_CREATE]) {nodes {id topic uri}}}")
     assert known["webhookSubscriptions"]["nodes"] == [made["webhookSubscription"]]
-    ended = bench.data(
+    ended = bench.shown(
         "mutation($id: ID!) {webhookSubscriptionDelete(id: $id) {deletedWebhookSubscriptionId userErrors {message}}}",
         id=made["webhookSubscription"]["id"],
     )
     assert ended["webhookSubscriptionDelete"]["deletedWebhookSubscriptionId"] == made["webhookSubscription"]["id"]
-    assert bench.data("{webhookSubscriptionsCount {count}}") == {"webhookSubscriptionsCount": {"count": 0}}
+    assert bench.shown("{webhookSubscriptionsCount {count}}") == {"webhookSubscriptionsCount": {"count": 0}}
 
 
 def test_subscription_moves(bench: Bench, receiver: Receiver) -> None:
     """A subscription that is changed sends to its new address."""
     bench.put("webhooks", {"url": "http://127.0.0.1:9/old", "secret": SECRET, "events": ["orders/create"]})
-    [known] = bench.data("{webhookSubscriptions(first: 9) {nodes {id}}}")["webhookSubscriptions"]["nodes"]
+    [known] = bench.shown("{webhookSubscriptions(first: 9) {nodes {id}}}")["webhookSubscriptions"]["nodes"]
 
-    bench.data(
+    bench.shown(
         "mutation($id: ID!, $uri: String!) {webhookSubscriptionUpdate(id: $id, webhookSubscription: {uri: $uri}) "
         "{userErrors {message}}}",
         id=known["id"],

@@ -109,9 +109,9 @@ class Cost:
         root = self._schema.get_root_type(self._operation.operation)
         return self._base + self._selected(self._operation.selection_set, root)
 
-    def actual(self, data: JSON) -> int:
-        """Return what it cost to answer with *data*."""
-        return self._base + sum(_points(value) for value in (data or {}).values())
+    def actual(self, shown: JSON) -> int:
+        """Return what it cost to answer with *shown*."""
+        return self._base + sum(_points(value) for value in (shown or {}).values())
 
     @property
     def _base(self) -> int:
