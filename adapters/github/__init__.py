@@ -186,7 +186,7 @@ class GitHub:
         """
         Return the scopes to sweep, of *kind* or of all: no scope for repositories, their numbers for what is in them.
 
-        A configured repository that is not seen is its name, at the end: to list it raises `AccessLost`.
+        A repository or organization that is not seen is its name, at the end: to list that raises `AccessLost`.
         """
         kinds = {kind} if kind else set(self.kinds)
         outside = ("",) if _REPOSITORY in kinds else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -24,6 +25,15 @@ _OLDEST_FIRST: Final = {"sort": "created", "direction": "asc"}
 _LATEST_CHANGE_FIRST: Final = {"sort": "updated", "direction": "desc"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the lists of accounts showed, and until when that is not asked again (monotonic)."""
+
+    until: float
+    numbers: tuple[str, ...]
+    unseen: tuple[str, ...]
+
+
 class Places:
     """
     The configured repositories, those of organizations, or all that the credential is given.
@@ -42,16 +52,14 @@ class Places:
         self._names = tuple(dict.fromkeys(each.lower() for each in repositories))
         self._organizations = tuple(dict.fromkeys(each.lower() for each in organizations))
         self._numbers: dict[str, str] = {}
-        self._listed: tuple[float, tuple[str, ...]] | None = None
+        self._listed: _Listed | None = None
 
     def numbers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the numbers of our repositories, and the configured names that are not seen."""
         named, unseen = self.named()
-        if self._listed is None or monotonic() - self._listed[0] > _KEPT:
-            shown = [body for shelf in self.shelves() for page in self._lists.settled(shelf) for body in page.objects]
-            numbers = (number_of(body.get("id")) for body in shown)
-            self._listed = (monotonic(), tuple(number for number in numbers if number is not None))
-        return tuple(dict.fromkeys([*named, *self._listed[1]])), unseen
+        if self._listed is None or monotonic() >= self._listed.until:
+            self._listed = self._list()
+        return tuple(dict.fromkeys([*named, *self._listed.numbers])), (*unseen, *self._listed.unseen)
 
     def named(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the numbers of those configured by name, and the names that are not seen."""
@@ -82,7 +90,7 @@ class Places:
         number, name = number_of(repository.get("id")), str(repository.get("full_name")).lower()
         if not self._names and not self._organizations:
             return True
-        if number in self._numbers.values() or (self._listed is not None and number in self._listed[1]):
+        if number in self._numbers.values() or (self._listed is not None and number in self._listed.numbers):
             return True
         # A name that was looked up is known to be another repository's: it was given away since.
         return name.partition("/")[0] in self._organizations or (name in self._names and name not in self._numbers)
@@ -94,6 +102,17 @@ class Places:
             return self.number_at("/user", "GET /user")
         self._calls.page("GET /installation/repositories", "/installation/repositories", {"per_page": "1"})
         return str(app.installation_id)
+
+    def _list(self) -> _Listed:
+        found: list[str | None] = []
+        unseen = []
+        for shelf in self.shelves():
+            try:
+                found += [number_of(body.get("id")) for page in self._lists.settled(shelf) for body in page.objects]
+            except AccessLost:
+                self.account()  # as above
+                unseen.append(shelf.target.split("/")[2])
+        return _Listed(monotonic() + _KEPT, tuple(each for each in found if each is not None), tuple(unseen))
 
     def number_at(self, target: str, operation: str) -> str:
         """Return the id of whatever is at *target*, wherever that is by now; raises `AccessLost` where nothing is."""

@@ -989,6 +989,16 @@ def test_k30_a_repository_that_is_not_seen(github_at: MakeGitHub, hub: Hub) -> N
             call()
 
 
+def test_k30_an_organization_that_is_not_seen(github_at: MakeGitHub, hub: Hub) -> None:
+    """A missing organization stops nobody else's sweep, and its own is incomplete."""
+    adapter = github_at(hub.url, repositories=[], organizations=["gone", "acme"])
+
+    assert adapter.scopes("issue") == adapter.scopes("issue") == (hub.shop, "gone")
+    for kind, scope in (("issue", "gone"), ("repository", "")):
+        with pytest.raises(AccessLost):
+            list(adapter.crawl(kind, scope))
+
+
 def test_k30_hidden_is_not_gone(github_at: MakeGitHub, hub: Hub) -> None:
     """When a repository is hidden its issues are 404, and so is it: its identity says that access is lost."""
     id_ = hub.act("create", "issue")
