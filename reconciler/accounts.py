@@ -74,9 +74,9 @@ class Pinned:
             self._compare(account)
         return account
 
-    def scopes(self) -> Sequence[str]:
+    def scopes(self, kind: str | None = None) -> Sequence[str]:
         """Return the scopes to sweep."""
-        return self._adapter.scopes()
+        return self._adapter.scopes(kind)
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`."""

@@ -188,8 +188,8 @@ class Adapter(Protocol):
     def identity(self, scope: str = "") -> str:
         """Return the provider's id of the account behind the credential; raises `AccessLost` if *scope* is not seen."""
 
-    def scopes(self) -> Sequence[str]:
-        """Return the scopes to sweep; `("",)` where there is only one."""
+    def scopes(self, kind: str | None = None) -> Sequence[str]:
+        """Return the scopes to sweep, of *kind* or of all kinds; `("",)` where there is only one."""
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`; else None."""

@@ -373,7 +373,7 @@ _TOO_SLOW = DatabaseUnavailable("the database takes too long to write")
 
 
 def _record(arrivals: Sequence[Arrival], connection: Connection) -> tuple[list[Receipt], list[Decline]]:
-    receipts = events.record(connection, arrivals)
+    receipts = events.receive(connection, arrivals)
     return receipts, declined.on_record(connection, receipts)
 
 

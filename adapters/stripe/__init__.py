@@ -166,7 +166,7 @@ class Stripe:
         """Close the connections at rest; a later call opens new ones."""
         self._calls.close()
 
-    def scopes(self) -> tuple[str, ...]:
+    def scopes(self, kind: str | None = None) -> tuple[str, ...]:  # noqa: ARG002 - all kinds have the same
         """Return the scopes to sweep: only the account itself."""
         return ("",)
 

@@ -206,6 +206,17 @@ CREATE INDEX drift_found ON drift (found_at);
 CREATE INDEX drift_by_object ON drift (source, scope, kind, id, found_at);
 CREATE INDEX drift_by_run ON drift (run_id);
 
+-- What marked the pages of a kind's last complete listing (ETags): moved with the watermark, of one shape.
+CREATE TABLE validators (
+    source  text  NOT NULL,
+    scope   text  NOT NULL DEFAULT '',
+    kind    text  NOT NULL,
+    address text  NOT NULL,
+    mark    jsonb NOT NULL,
+    shape   text  NOT NULL,
+    PRIMARY KEY (source, scope, kind, address)
+);
+
 -- Sources and scopes that are left alone for a while, and why. Every pause ends by itself.
 CREATE TABLE pauses (
     source  text        NOT NULL,

@@ -173,7 +173,7 @@ def _ref(program: Program, source: str, kind: str, identity: str, *, scope: str 
         known = one_of(story.refs(connection, identity, source=source, kind=kind))
     if known is not None:
         return known
-    scopes = program.adapters[source].scopes()
+    scopes = program.adapters[source].scopes(kind)
     if len(scopes) > 1:
         raise ConfigError(f"{identity} is not in the mirror; add --scope with one of {', '.join(scopes)}")
     return ObjectRef(source, scopes[0] if scopes else "", kind, identity)

@@ -6,7 +6,7 @@ import difflib
 import os
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from reconciler import times
 from reconciler.config.files import LISTS, Override, Written, find
@@ -18,7 +18,9 @@ from reconciler.config.settings import (
     DrainSettings,
     Endpoint,
     Settings,
+    ShopifyAccess,
     Source,
+    StripeAccess,
     keys,
 )
 from reconciler.config.values import Given
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from reconciler.config.files import Tree
     from reconciler.config.settings import (
+        Access,
         Provider,
     )
 
@@ -110,11 +113,21 @@ class Reading:
             )
         self._only(layer, _source_keys(provider))
         layers = (layer, defaults.get(name, Layer("", {})), Layer(layer.where, {"api_version": provider.api_version}))
-        access = self._built(provider.access, *layers)
+        access = cast("Access | None", self._built(provider.access, *layers))
         source = self._built(Source, *layers, access=access)
-        if source is not None and not source.webhook_secrets:
-            self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this source is refused")
+        for fault in () if access is None else access.faults():
+            self._fault(layer.where, fault)
+        if source is not None:
+            self._warn_of(layer, source)
         return source
+
+    def _warn_of(self, layer: Layer, source: Source) -> None:
+        access = source.access
+        signed = source.webhook_secrets or (isinstance(access, ShopifyAccess) and access.client_secret is not None)
+        if not signed:
+            self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this source is refused")
+        if isinstance(access, StripeAccess) and access.accounts:
+            self._warn(layer.label("accounts"), "connected accounts are not mirrored by this version, only your own")
 
     def _endpoint(self, layer: Layer, written: Written) -> None:
         self._only(layer, keys(Endpoint))

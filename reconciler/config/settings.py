@@ -165,6 +165,10 @@ class StripeAccess:
     api_key: Secret = required(values.secret)
     accounts: Names = key(values.names_or_all, [])
 
+    def faults(self) -> tuple[str, ...]:
+        """Return what its keys together are not good for."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopifyAccess:
@@ -174,6 +178,12 @@ class ShopifyAccess:
     client_id: Secret | None = optional(values.secret)
     client_secret: Secret | None = optional(values.secret)
     access_token: Secret | None = optional(values.secret)
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what its keys together are not good for."""
+        if self.access_token is None and None in {self.client_id, self.client_secret}:
+            return ("needs client_id with client_secret, or an access_token",)
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +196,12 @@ class GitHubAccess:
     installation_id: int | None = optional(values.whole(1))
     repositories: tuple[str, ...] = key(values.names, [])
     organizations: tuple[str, ...] = key(values.names, [])
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what its keys together are not good for."""
+        if self.token is None and None in {self.app_id, self.private_key, self.installation_id}:
+            return ("needs a token, or app_id with private_key and installation_id",)
+        return ()
 
 
 Access: TypeAlias = StripeAccess | ShopifyAccess | GitHubAccess
@@ -209,8 +225,8 @@ class Provider:
 
 PROVIDERS: Mapping[str, Provider] = {
     "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", mirrored=True),
-    "shopify": Provider(ShopifyAccess, api_version="2026-10"),
-    "github": Provider(GitHubAccess, api_version="2022-11-28"),
+    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True),
+    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True),
 }
 
 

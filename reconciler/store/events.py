@@ -74,7 +74,7 @@ class Closed:
     received_at: datetime
 
 
-def record(connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Receipt]:
+def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Receipt]:
     """
     Store each arrival's event once and want what it names; return a receipt for each, in order.
 

@@ -66,6 +66,11 @@ class KindReport:
     note: str | None = None
     drift: int = 0
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is about: source, scope and kind."""
+        return self.source, self.scope, self.kind
+
     def told(self) -> dict[str, Any]:
         """Return it as the run report shows it."""
         told = {name: getattr(self, name) for name in self.__slots__ if name != "drift"}
@@ -123,6 +128,18 @@ class Going:
     loading: frozenset[tuple[str, str]]
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def beside(self, report: KindReport, scope: str) -> KindReport:
+        """Return a report of the same kind in another scope, put on record after *report*."""
+        made = KindReport(report.source, report.provider, scope, report.kind, until=report.until)
+        with self.lock:
+            self.reports.append(made)
+        return made
+
+    def report(self, source: str, kind: str, scope: str) -> KindReport:
+        """Return the report of a kind in *scope*; the first of the kind, if that scope is not swept."""
+        of_kind = [report for report in self.reports if (report.source, report.kind) == (source, kind)]
+        return next((report for report in of_kind if report.scope == scope), of_kind[0])
 
     def tallies(self) -> dict[str, Any]:
         """Return what `runs.tallies` holds."""

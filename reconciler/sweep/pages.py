@@ -13,11 +13,11 @@ from reconciler.model import Reading
 from reconciler.store import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from reconciler.budgets import Budgets
-    from reconciler.model import Hint, Page
+    from reconciler.model import Body, Hint, Page
     from reconciler.store.database import Database
 
 _AHEAD = 2
@@ -30,11 +30,13 @@ class Listed:
     One page as it was listed.
 
     Attributes:
+        validators: What marks it as it was then.
         calls: Provider calls spent on it.
     """
 
     readings: tuple[Reading, ...]
     hints: tuple[Hint, ...]
+    validators: Mapping[str, Body]
     calls: int
 
 
@@ -101,7 +103,7 @@ def _walk(  # noqa: PLR0917 - a thread's target
                     break
                 read_until, _ = drawn(database)
                 readings = tuple(Reading(each, read_from, read_until, began_at, listed=True) for each in page.snapshots)
-                _put(ready, Listed(readings, page.hints, calls.count - spent), abandoned)
+                _put(ready, Listed(readings, page.hints, page.validators, calls.count - spent), abandoned)
                 spent = calls.count
         _put(ready, None, abandoned)
     except BaseException as error:  # noqa: BLE001 - raised again where the pages are taken

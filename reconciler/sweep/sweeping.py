@@ -15,7 +15,7 @@ import structlog
 from reconciler.adapter import Listing
 from reconciler.errors import ConfigError, DatabaseUnavailable, ReconcilerError, SourceError, SourceRefused
 from reconciler.model import Hint, ObjectRef, Via
-from reconciler.store import runs
+from reconciler.store import marks, runs
 from reconciler.sweep.asked import Going, KindReport, Progress
 from reconciler.sweep.pages import drawn, listed
 from reconciler.sweep.taking import Comparing, Repairing
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from reconciler.config import ScheduleSettings
     from reconciler.drain import Drain
     from reconciler.metrics import Metrics
-    from reconciler.model import Page
+    from reconciler.model import Body, Page
     from reconciler.store.database import Database
+    from reconciler.store.marks import Marks
     from reconciler.store.mirror import Mirror
     from reconciler.sweep.asked import Asked
     from reconciler.sweep.taking import Taking
@@ -62,7 +63,9 @@ class Sweep:
         workers: int,
         metrics: Metrics,
         stop: Event,
+        marks_of: Mapping[str, Marks] | None = None,
     ) -> None:
+        self._marks = marks_of or {}
         self._database = database
         self._adapters = adapters
         self._mirror = mirror
@@ -222,13 +225,12 @@ class Sweep:
 
     def _judge(self, going: Going) -> tuple[str, str | None]:
         counted = self._database.commit(lambda connection: runs.verdicts(connection, going.run_id))
+        told: dict[tuple[str, str, str], Counter[str]] = {}
+        for (source, scope, kind), verdicts in counted.items():
+            told.setdefault(going.report(source, kind, scope).key, Counter()).update(verdicts)
         for report in going.reports:
-            verdicts = Counter[str]()
-            for (source, _, kind), each in counted.items():
-                if (source, kind) == (report.source, report.kind):
-                    verdicts.update(each)
-            report.answer(verdicts)
-        wrong = [f"{report.source}/{report.kind}: {report.error}" for report in going.reports if report.error]
+            report.answer(told.get(report.key, Counter()))
+        wrong = [f"{'/'.join(filter(None, each.key))}: {each.error}" for each in going.reports if each.error]
         return ("incomplete", "; ".join(wrong)) if wrong else ("complete", None)
 
     def _finish(self, going: Going, state: str, because: str | None) -> None:
@@ -247,19 +249,28 @@ class Sweep:
     # --- listing ---
 
     def _list_source(self, going: Going, source: str) -> None:
-        for report in going.reports:
-            if report.source == source:
-                self._list_kind(going, report)
+        for report in [report for report in going.reports if report.source == source]:
+            self._list_kind(going, report)
 
     def _list_kind(self, going: Going, report: KindReport) -> None:
         adapter = self._adapters[report.source]
         try:
             self._refuse_older_shape(report)
-            for scope in adapter.scopes():
-                self._list_scope(going, report, adapter, scope)
+            first, *others = adapter.scopes(report.kind) or ("",)
         except SourceError as error:
-            report.error = str(error) or type(error).__name__
-            self._log.warning("sweep.incomplete", source=report.source, kind=report.kind, because=report.error)
+            self._say_incomplete(report, error)
+            return
+        report.scope = first
+        for each in (report, *(going.beside(report, scope) for scope in others)):
+            try:
+                self._list_scope(going, each, adapter, each.scope)
+            except SourceError as error:  # of one scope: the others are swept all the same
+                self._say_incomplete(each, error)
+
+    def _say_incomplete(self, report: KindReport, error: SourceError) -> None:
+        report.error = str(error) or type(error).__name__
+        told = {"scope": report.scope} if report.scope else {}
+        self._log.warning("sweep.incomplete", source=report.source, kind=report.kind, because=report.error, **told)
 
     def _refuse_older_shape(self, report: KindReport) -> None:
         newest = self._database.commit(lambda c: runs.newest_shape(c, report.source, report.kind))
@@ -274,11 +285,13 @@ class Sweep:
         taking = self._taking(going, adapter)
         before, _ = drawn(self._database)
         seen: set[str] = set()
-        for via, pages in _feeds(adapter, kind, scope, chosen):
+        validators: dict[str, Body] = {}
+        for via, pages in self._feeds(going, adapter, kind, scope, chosen):
             for page in listed(pages, database=self._database, budgets=self._budgets, ended=going.ended):
                 refs = [*(each.snapshot.ref for each in page.readings), *(hint.ref for hint in page.hints)]
                 report.listed += len(refs)
                 report.calls += page.calls
+                validators |= page.validators
                 seen.update(ref.id for ref in refs if via is Via.CRAWL)
                 readings = [each for each in page.readings if not _is_beyond(asked, each.snapshot.stamp)]
                 if readings:
@@ -289,7 +302,7 @@ class Sweep:
         if kind.open_while is not None and not asked.light:
             self._look_at(report, taking, scope, self._unfinished(report, kind, scope))
         if not asked.dry_run and chosen.closes_at(swept):
-            self._move_watermark(going, report, kind, scope)
+            self._move_watermark(going, report, kind, scope, validators)
 
     def _taking(self, going: Going, adapter: Adapter) -> Taking:
         if going.asked.dry_run:
@@ -338,13 +351,31 @@ class Sweep:
         with self._database.transaction() as connection:
             return runs.unfinished(connection, report.source, scope, kind.name, pointer=pointer, values=values)
 
-    def _move_watermark(self, going: Going, report: KindReport, kind: Kind, scope: str) -> None:
+    def _feeds(
+        self, going: Going, adapter: Adapter, kind: Kind, scope: str, chosen: Window
+    ) -> Iterator[tuple[Via, Iterator[Page]]]:
+        if chosen.crawl and kind.list is not Listing.NONE:
+            yield Via.CRAWL, adapter.crawl(kind.name, scope)
+        if chosen.since is not None:
+            pages = adapter.changed_since(kind.name, scope, chosen.since)
+            marks = self._marks.get(adapter.source)
+            # Where rows are to be compared, or somebody asked for a window, every page has to be seen.
+            spares = not (chosen.crawl or going.asked.dry_run or isinstance(going.asked.since, datetime))
+            yield Via.SWEEP, pages if marks is None or not spares else _marked(pages, marks)
+
+    def _move_watermark(
+        self, going: Going, report: KindReport, kind: Kind, scope: str, validators: Mapping[str, Body]
+    ) -> None:
         until = going.started_at - kind.feed_lag
         if going.asked.until is not None:
             until = min(until, going.asked.until)
-        self._database.commit(
-            lambda connection: runs.move_watermark(connection, report.source, scope, kind.name, swept_until=until)
-        )
+        shape = self._mirror.of(report.source, report.kind).shape
+
+        def move(connection: Connection) -> None:
+            runs.move_watermark(connection, report.source, scope, kind.name, swept_until=until)
+            marks.keep(connection, report.source, scope, kind.name, shape=shape, marks=validators)
+
+        self._database.commit(move)
 
     # --- reading what was only hinted at ---
 
@@ -361,15 +392,15 @@ class Sweep:
 
     def _read(self, going: Going, left: runs.Left) -> bool:
         """Read objects of one kind while some are due; return whether any was."""
-        reports = [report for report in going.reports if (report.source, report.kind) == (left.source, left.kind)]
         turned = False
         while not going.ended.is_set():
             looked = self._drain.turn_in_run(going.run_id, left.source, left.kind)
             if looked is None:
                 break
             turned = True
+            report = going.report(left.source, left.kind, looked.ref.scope)
             with going.lock:
-                reports[0].calls += looked.calls
+                report.calls += looked.calls
         return turned
 
 
@@ -380,11 +411,10 @@ def _never_swept(connection: Connection, pairs: Sequence[tuple[str, str]]) -> fr
     return frozenset(pair for pair in pairs if pair not in swept)
 
 
-def _feeds(adapter: Adapter, kind: Kind, scope: str, chosen: Window) -> Iterator[tuple[Via, Iterator[Page]]]:
-    if chosen.crawl and kind.list is not Listing.NONE:
-        yield Via.CRAWL, adapter.crawl(kind.name, scope)
-    if chosen.since is not None:
-        yield Via.SWEEP, adapter.changed_since(kind.name, scope, chosen.since)
+def _marked(pages: Iterator[Page], marks: Marks) -> Iterator[Page]:
+    """Yield *pages*, those left out that are as they were; what marks them is handed out in the thread that lists."""
+    with marks.handed_out():
+        yield from pages
 
 
 def _is_beyond(asked: Asked, changed_at: datetime | None) -> bool:

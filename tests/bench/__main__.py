@@ -149,7 +149,7 @@ class Writes:
 
     def _record(self, arrivals: Sequence[Arrival]) -> None:
         with self._database.transaction() as connection:
-            events.record(connection, arrivals)
+            events.receive(connection, arrivals)
 
     def _arrival(self, number: int) -> Arrival:
         named = (Named(_ref(f"thing_{number}")),)

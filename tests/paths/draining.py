@@ -338,7 +338,7 @@ class Bench:
         """Deliver events of any content, one after another, each as an authentic delivery."""
         for body in bodies:
             read = self.main.adapter.read(signed(body))
-            self.database.commit(partial(events.record, arrivals=[Arrival(each, {}, _now()) for each in read]))
+            self.database.commit(partial(events.receive, arrivals=[Arrival(each, {}, _now()) for each in read]))
 
     def want(self, *ids: str, kind: str = "customer") -> None:
         """Want these objects as the trigger does."""

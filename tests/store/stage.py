@@ -194,7 +194,7 @@ class Stage:
 
     def record(self, event_id: str, *named: Named, **told: Any) -> Receipt:
         """Store one delivery of an event."""
-        [receipt] = self.run(lambda c: events.record(c, [self.arrival(event_id, *named, **told)], now=self.clock))
+        [receipt] = self.run(lambda c: events.receive(c, [self.arrival(event_id, *named, **told)], now=self.clock))
         return receipt
 
     def arrival(self, event_id: str, *named: Named, **told: Any) -> Arrival:

@@ -179,7 +179,7 @@ def test_copies_in_one_commit(stage: Stage, told: Iterator[str]) -> None:
     stage.record(other, Named(ref))
     arrivals = [stage.arrival(each, Named(ref)) for each in (event, other, event, event)]
 
-    receipts = stage.run(lambda c: events.record(c, arrivals, now=stage.clock))
+    receipts = stage.run(lambda c: events.receive(c, arrivals, now=stage.clock))
 
     assert [receipt.duplicate for receipt in receipts] == [False, True, True, True]
     assert [receipt.event_id for receipt in receipts] == [event, other, event, event]
@@ -499,7 +499,7 @@ def test_odd_headers(stage: Stage, told: Iterator[str]) -> None:
     event = next(told)
     arrival = replace(stage.arrival(event), headers={"x": "a\0b\ud800"})
 
-    stage.run(lambda c: events.record(c, [arrival]))
+    stage.run(lambda c: events.receive(c, [arrival]))
 
     assert stage.event(event).headers == {"x": "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"}
 

@@ -333,7 +333,7 @@ def test_repeat_while_a_worker_waits_for_the_event(lone_stage: Stage) -> None:
 
     in_the_way(
         stage,
-        lambda c: events.record(c, [arrival], now=stage.clock),
+        lambda c: events.receive(c, [arrival], now=stage.clock),
         lambda: stage.conclude(leased, alive()),
     )
     between = stage.event("evt").outcome
@@ -690,7 +690,7 @@ def test_lock_order_of_receivers(lone_stage: Stage, *, known: bool) -> None:
 
     def receive(connection: Connection, order: Sequence[int]) -> None:
         # Of copies the first counts, which is found by going backwards: the last to come is the first to be stored.
-        events.record(connection, [arrivals[each] for each in reversed(order)], now=stage.clock)
+        events.receive(connection, [arrivals[each] for each in reversed(order)], now=stage.clock)
 
     crosswise(stage, receive)
 

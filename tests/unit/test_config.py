@@ -457,15 +457,33 @@ def test_source_fault(tmp_path: Path, line: str, said: str) -> None:
     assert fault.startswith(f"sources[stripe-eu].{said}")
 
 
-def test_other_providers(tmp_path: Path) -> None:
-    """A source of a provider that this version cannot mirror is refused, and its keys are read all the same."""
+def test_keys_of_another_provider(tmp_path: Path) -> None:
+    """Each provider's sources have keys of their own."""
     said = faults(tmp_path, SOURCE + '[[sources]]\nname = "shop"\nprovider = "shopify"\nshpo = "berlin"\n')
 
     assert said == (
-        "sources[shop].provider: 'shopify' is not mirrored by this version, only stripe; take the source out",
         "sources[shop].shpo: is no key here; did you mean shop?",
         "sources[shop].shop: is missing; it must be set",
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ('provider = "shopify"\nshop = "b.myshopify.com"', "needs client_id with client_secret, or an access_token"),
+        (
+            'provider = "shopify"\nshop = "b.myshopify.com"\nclient_id = "env:KEY"',
+            "needs client_id with client_secret, or an access_token",
+        ),
+        ('provider = "github"', "needs a token, or app_id with private_key and installation_id"),
+        ('provider = "github"\napp_id = 1', "needs a token, or app_id with private_key and installation_id"),
+    ],
+)
+def test_half_a_credential(tmp_path: Path, keys: str, said: str) -> None:
+    """A source that could not sign in is refused with what it lacks."""
+    told = faults(tmp_path, f'[[sources]]\nname = "other"\n{keys}\n')
+
+    assert told == (f"sources[other]: {said}",)
 
 
 def test_endpoints(tmp_path: Path) -> None:
@@ -589,8 +607,6 @@ def test_example_switched_on(tmp_path: Path) -> None:
     said = faults(tmp_path, text)
 
     assert {fault.partition(":")[0] for fault in said} == {
-        "sources[shop-berlin].provider",
-        "sources[github-acme].provider",
         "endpoints[github-app]",
         "endpoints[github-app].sources",
     }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
-from adapters import stripe
 from reconciler.accounts import Pinned
-from reconciler.budgets import Budgets, per_second
-from reconciler.config import StripeAccess
+from reconciler.bootstrap.providers import Hands, providers
+from reconciler.budgets import Budgets
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
 from reconciler.metrics import Gauges, Metrics
@@ -21,7 +20,9 @@ from reconciler.store import database as databases
 from reconciler.store import migrate as migrations
 from reconciler.store import mirror as mirrors
 from reconciler.store import refetches, statements, story
+from reconciler.store.marks import Marks
 from reconciler.store.mirror import Mirror, Rules
+from reconciler.store.tokens import SharedTokens
 from reconciler.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from reconciler.adapter import Adapter, Budget, Kind
-    from reconciler.budgets import Limit
+    from reconciler.adapter import Adapter, Kind
+    from reconciler.bootstrap.providers import Provider
     from reconciler.config import Settings, Source
     from reconciler.model import ObjectRef
     from reconciler.store.database import Database
@@ -103,18 +104,24 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
         stop, leads = Event(), Event()
         gauges = _Gauges(database, leads)
         metrics = Metrics(gauges.now)
-        providers = _providers()
-        limits = {source.name: providers[source.provider].limits(source) for source in settings.sources}
+        known = providers()
+        limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
         budgets = Budgets(database, limits, metrics, stop=stop)
-        adapters: dict[str, Adapter] = {
-            source.name: Pinned(
-                providers[source.provider].adapter(source, settings, budgets.of(source.name), stack), database
+        shapes: dict[tuple[str, str], str] = {}
+        marks = {source.name: _marks(database, source.name, shapes) for source in settings.sources}
+        adapters: dict[str, Adapter] = {}
+        for source in settings.sources:
+            hands = Hands(
+                budget=budgets.of(source.name),
+                validators=marks[source.name],
+                tokens=partial(_tokens, database, source.name),
+                stack=stack,
             )
-            for source in settings.sources
-        }
+            adapters[source.name] = Pinned(known[source.provider].adapter(source, settings, hands), database)
         gauges.budgets = budgets
         gauges.kinds = {name: tuple(adapter.kinds) for name, adapter in adapters.items()}
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
+        shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}
         drain = Drain(
             database,
             adapters,
@@ -136,6 +143,7 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             workers=settings.drain.workers,
             metrics=metrics,
             stop=stop,
+            marks_of=marks,
         )
         receiver = Receiver(database, adapters, metrics, beat=lambda: beat("receive-writer"))
         yield Program(
@@ -181,15 +189,23 @@ def view(settings: Settings) -> Iterator[View]:
     """Yield what it takes to look, and to want objects: no provider is asked, and no shape becomes the current one."""
     with ExitStack() as stack:
         database, _ = _open(settings, stack)
-        providers = _providers()
-        limits = {source.name: providers[source.provider].limits(source) for source in settings.sources}
-        kinds = {source.name: _mirrored_kinds(source, providers[source.provider]) for source in settings.sources}
+        known = providers()
+        limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
+        kinds = {source.name: _mirrored_kinds(source, known[source.provider]) for source in settings.sources}
         yield View(database, Budgets(database, limits, Metrics()), kinds)
 
 
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
     """Return every kind that this program's adapters know, by provider and name; needs no configuration."""
-    return {name: provider.kinds for name, provider in _providers().items()}
+    return {name: provider.kinds for name, provider in providers().items()}
+
+
+def _marks(database: Database, source: str, shapes: Mapping[tuple[str, str], str]) -> Marks:
+    return Marks(database, source, shape=lambda kind: shapes[source, kind])
+
+
+def _tokens(database: Database, source: str, credential: str) -> SharedTokens:
+    return SharedTokens(database, source, credential=credential)
 
 
 def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[Database, str]:
@@ -210,54 +226,10 @@ def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[
     return database, database.url
 
 
-@dataclass(frozen=True, slots=True)
-class _Provider:
-    """How this program speaks to one provider."""
-
-    kinds: Mapping[str, Kind]
-    limits: Callable[[Source], tuple[Limit, ...]]
-    adapter: Callable[[Source, Settings, Budget, ExitStack], Adapter]
-
-
-def _stripe_limits(source: Source) -> tuple[Limit, ...]:
-    allowed = stripe.limits(_stripe_access(source).api_key.reveal(), source.calls_per_second)
-    return per_second(allowed.calls_per_second, allowed.operation_calls_per_second)
-
-
-def _stripe(source: Source, settings: Settings, budget: Budget, stack: ExitStack) -> Adapter:
-    adapter = stripe.Stripe(
-        source.name,
-        api_key=_stripe_access(source).api_key.reveal(),
-        webhook_secrets=[secret.reveal() for secret in source.webhook_secrets],
-        kinds=list(stripe.KINDS) if source.kinds == "all" else source.kinds,
-        budget=budget,
-        tolerance=settings.web.tolerance,
-        api_version=source.api_version,
-        api_base=source.api_base,
-        backfill_since=source.backfill_since,
-        clock=lambda: datetime.now(UTC),
-    )
-    stack.callback(adapter.close)
-    return adapter
-
-
-def _stripe_access(source: Source) -> StripeAccess:
-    if not isinstance(source.access, StripeAccess):
-        raise TypeError(source.provider)
-    return source.access
-
-
-def _mirrored_kinds(source: Source, provider: _Provider) -> tuple[str, ...]:
+def _mirrored_kinds(source: Source, provider: Provider) -> tuple[str, ...]:
     if isinstance(source.kinds, tuple):
         return source.kinds
     return tuple(name for name, kind in provider.kinds.items() if source.kinds == "all" or kind.core)
-
-
-def _providers() -> Mapping[str, _Provider]:
-    """Return every provider this program speaks to: a new one is one line here."""
-    return {
-        "stripe": _Provider({name: row.kind for name, row in stripe.KINDS.items()}, _stripe_limits, _stripe),
-    }
 
 
 class _Gauges:
