@@ -16,7 +16,7 @@ from reconciler.store import buckets
 from reconciler.store.buckets import Bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -77,11 +77,13 @@ class Calls:
     Attributes:
         count: How many were spent so far.
         until: When waiting is given up (monotonic); None: never.
+        beat: Called at each call, answer and while waiting: a long read is no loop that hangs.
     """
 
     lane: Lane
     until: float | None
     count: int = 0
+    beat: Callable[[], None] = lambda: None
 
 
 class Counter(Protocol):
@@ -134,14 +136,16 @@ class Budgets:
         return self._sources[source]
 
     @contextmanager
-    def calling(self, lane: Lane, deadline: float | None = None) -> Iterator[Calls]:
+    def calling(
+        self, lane: Lane, deadline: float | None = None, *, beat: Callable[[], None] = lambda: None
+    ) -> Iterator[Calls]:
         """
-        Let the calls that this thread makes in the block go through *lane*, and count them.
+        Let the calls that this thread makes in the block go through *lane*, count them, and *beat* while they go on.
 
         A call that would have to wait for longer than *deadline* seconds from now raises `SourceBusy` instead, and one
         that begins later `SourceUnavailable`.
         """
-        calls = Calls(lane, None if deadline is None else monotonic() + deadline)
+        calls = Calls(lane, None if deadline is None else monotonic() + deadline, beat=beat)
         before, self._thread.calls = self._thread.calls, calls
         try:
             yield calls
@@ -185,6 +189,7 @@ class _SourceBudget:
     queues: dict[tuple[Lane, str], Lock] = field(default_factory=dict)
 
     def spend(self, operation: str) -> None:
+        self.thread.calls.beat()
         until = self.thread.calls.until
         if until is not None and monotonic() > until:
             raise SourceUnavailable(f"{self.source}: it takes too long; no time is left for {operation}")
@@ -193,6 +198,7 @@ class _SourceBudget:
         self.thread.calls.count += 1
 
     def answered(self, operation: str, status: str) -> None:
+        self.thread.calls.beat()
         self.metrics.called(self.source, operation, status)
 
     def hold(self, seconds: float, *, operation: str | None = None) -> None:
@@ -223,10 +229,11 @@ class _SourceBudget:
     def _queue(self, operation: str, wait: float) -> None:
         """Wait for a call behind the other threads that wait for one: only the first of them asks the database."""
         turn = self.queues.setdefault((self.thread.calls.lane, operation), Lock())
-        if not turn.acquire(timeout=self._patience(operation, wait)):
-            raise self._busy(operation, wait)
+        while not turn.acquire(timeout=min(_NAP, self._patience(operation, wait))):
+            self.thread.calls.beat()
         try:
             while wait := self._ask(operation):
+                self.thread.calls.beat()
                 if self.stop.wait(min(wait, _NAP, self._patience(operation, wait))):
                     raise self._busy(operation, wait)
         finally:

@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -140,7 +141,8 @@ class Drain:
             turns += 1
             try:
                 self._leases.give_back_lost()
-                wait = self._turn(sweep_first=self._sweeps_first(number, turns))
+                beat = partial(self._beat, f"drain-{number}")
+                wait = self._turn(sweep_first=self._sweeps_first(number, turns), beat=beat)
             except DatabaseUnavailable as error:
                 self._note_away(error)
                 stop.wait(1 + self._random.random())
@@ -246,25 +248,26 @@ class Drain:
         """Return how long to wait after so many failures: half to all of 1 s doubled each time, at most of 10 min."""
         return self._looking.back_off(attempts)
 
-    def _turn(self, *, sweep_first: bool) -> float:
+    def _turn(self, *, sweep_first: bool, beat: Callable[[], None] = lambda: None) -> float:
         """Work on one refetch and return 0; or return after how many seconds it makes sense to look again."""
         names = list(self._adapters)
         self._random.shuffle(names)
         waits = [self._settings.poll.total_seconds()]
         for sweep in (sweep_first, not sweep_first):
             for source in names:
-                wait = self._turn_of(source, sweep=sweep)
+                wait = self._turn_of(source, sweep=sweep, beat=beat)
                 if not wait:
                     return 0.0
                 waits.append(wait)
         return min(waits)
 
-    def _turn_of(self, source: str, *, sweep: bool) -> float:
+    def _turn_of(self, source: str, *, sweep: bool, beat: Callable[[], None]) -> float:
         """Work on the kind that has been due longest; on the next where that cannot be paid, or others were quicker."""
         kinds = {kind: self._mirror.of(source, kind).n for kind in self._adapters[source].kinds}
         soonest = self._settings.poll.total_seconds()
         while kinds and (kind := self._due_kind(source, kinds, sweep=sweep)) is not None:
-            looked = self._paid(source, kind, Lane.SWEEP if sweep else Lane.LIVE, _leasing(source, kind, sweep=sweep))
+            lane = Lane.SWEEP if sweep else Lane.LIVE
+            looked = self._paid(source, kind, lane, _leasing(source, kind, sweep=sweep), beat=beat)
             if isinstance(looked, Looked):
                 return 0.0
             soonest = min(soonest, looked)
@@ -281,6 +284,8 @@ class Drain:
         kind: str,
         lane: Lane,
         lease: Lease,
+        *,
+        beat: Callable[[], None] = lambda: None,
     ) -> Looked | float:
         """
         Take the budget first, then the lease, then look: what cannot be paid is left to whoever can.
@@ -289,7 +294,7 @@ class Drain:
         """
         mirrored = self._mirror.of(source, kind)
         operation = mirrored.kind.fetch
-        with self._budgets.calling(lane, deadline=_patience(self._settings.lease)) as calls:
+        with self._budgets.calling(lane, deadline=_patience(self._settings.lease), beat=beat) as calls:
             wait = self._budgets.take(source, operation)
             if wait > 0:
                 return wait

@@ -183,7 +183,8 @@ UPDATE refetches AS mine SET
     leased_wanted = mine.wanted
 FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
-RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted, mine.reason, mine.locator::text AS locator,
+RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
+          CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
           mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
           clock_timestamp() AS began_at;
 

@@ -262,6 +262,20 @@ def test_a_call_within_the_deadline_waits(database: Database) -> None:
     assert 0.35 < took < 3
 
 
+def test_a_read_that_goes_on_gives_signs_of_life(database: Database) -> None:
+    """Each call and each answer is a sign, so that a long read is not taken for a loop that hangs; outside is none."""
+    beats: list[float] = []
+    mine = budgets(database, {"shop": [Limit("calls", 5, 2)]})
+    with mine.calling(Lane.LIVE, beat=lambda: beats.append(time.monotonic())):
+        for _ in range(3):
+            mine.of("shop").spend(CALL)
+            mine.of("shop").answered(CALL, "200")
+    inside = len(beats)
+    mine.of("shop").answered(CALL, "200")
+
+    assert len(beats) == inside >= 6
+
+
 def test_one_waiting_call_does_not_hold_up_a_shorter_deadline(database: Database) -> None:
     """Behind a call that waits for long, one with a deadline still gives up in time."""
     stop = Event()
