@@ -902,8 +902,10 @@ def test_a_mark_counts_for_no_wider_window(github_at: MakeGitHub, hub: Hub) -> N
     old = hub.act("create", "pull_request", at=int(now.timestamp()) - 7200)
     known: dict[str, Body] = {}
     adapter = github_at(hub.url, validators=lambda *_: known)
-    known = kept(adapter.changed_since("pull_request", hub.shop, now - timedelta(hours=1)))
+    narrow = list(adapter.changed_since("pull_request", hub.shop, now - timedelta(hours=1)))
+    known = kept(narrow)
 
+    assert shown(narrow) == []
     assert shown(adapter.changed_since("pull_request", hub.shop, now - timedelta(hours=3))) == [old]
 
 
