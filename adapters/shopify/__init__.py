@@ -317,7 +317,7 @@ class Shopify:
 
     def _absent(self, row: Row, head: Snapshot, locator: Body | None) -> Snapshot:
         told = (locator or {}).get(webhooks.DELETED)
-        if False:
+        if row.aged and not told and not self._sees_all_orders():
             raise SourceRefused(
                 f"{head.ref}: null, as every order older than 60 days is without the scope {ALL_ORDERS}: "
                 "grant it, or it cannot be told from a deletion"

@@ -259,7 +259,7 @@ class Calls:
             self._budget.hold(seconds)
 
     def _without_secrets(self, text: str) -> str:
-        return _TOKEN_LIKE.sub("[token]", text.replace(self._credential.secret, "[secret]"))
+        return _TOKEN_LIKE.sub("[token]", text).replace(self._credential.secret, "[secret]")
 
 
 # Codes of errors inside a 200, the first that occurs decides. What is not here is refused.

@@ -22,6 +22,7 @@ class Asked:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Scripted:
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
-                request = Asked(parts.path, dict(parse_qsl(parts.query)), dict(self.headers.items()))
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                request = Asked(parts.path, dict(parse_qsl(parts.query)), dict(self.headers.items()), body)
                 asked.append(request)
                 said = answer(request)
                 raw = said.raw()
@@ -72,6 +74,8 @@ class Scripted:
                 self.end_headers()
                 self.wfile.write(raw)
                 self.close_connection = said.headers.get("Connection") == "close"
+
+            do_POST = do_GET  # noqa: N815 - the name that http.server looks for
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
