@@ -262,6 +262,17 @@ def test_a_hold_stops_both_lanes_until_it_ends(database: Database) -> None:
     assert after == 0
 
 
+def test_a_level_shows_how_long_it_is_held(database: Database) -> None:
+    """What is left of a hold goes down by the clock, and a clock that went back makes it no longer than it was."""
+    bucket = Bucket("calls", 10, 10)
+    with undone(database) as connection:
+        buckets.hold(connection, "shop", buckets=[bucket], seconds=30, now=at(0))
+
+        held = [level(connection, seconds).held for seconds in (0, 20, 31, -500)]
+
+    assert held == pytest.approx([30, 10, 0, 30])
+
+
 def test_a_shorter_hold_does_not_end_a_longer_one(database: Database) -> None:
     """Of two holds the one that ends later counts, whichever came first."""
     bucket = Bucket("calls", 10, 10)
