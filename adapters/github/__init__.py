@@ -199,10 +199,11 @@ class GitHub:
         """Return what the form of bodies depends on."""
         return {"adapter": _VERSION, "api_version": self._api_version, "without": list(KINDS[kind].never)}
 
-    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+    def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
+        secrets = self._secrets if secrets is None else secrets
         headers = delivery.headers
-        secret = vouched(delivery.body, headers.get("x-hub-signature-256", ""), self._secrets)
+        secret = vouched(delivery.body, headers.get("x-hub-signature-256", ""), secrets)
         payload, changed = _payload(delivery.body, headers.get("content-type", ""))
         event, action = _word(headers, "x-github-event"), payload.get("action")
         return (
@@ -217,6 +218,10 @@ class GitHub:
                 secret=secret,
             ),
         )
+
+    def addressed(self, told: Notification, delivery: Delivery) -> bool:  # noqa: ARG002 - the payload says it all
+        """Say whether *told* is of our installation, and of a repository or account that is ours."""
+        return self._places.is_addressed(told.payload)
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
         """Return the object as it is now, or its absence with the proof; *locator* may hold a label's `name`."""

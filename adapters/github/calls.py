@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from github import Auth
 
 from adapters.github.wire import Exchange, NoAnswer, Wire
 from reconciler import content
+from reconciler.adapter import patiently
 from reconciler.errors import AccessLost, ConfigError, SourceBusy, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class Calls:
         self._wire = Wire(self._base, connect=connect, total=total)
         self._auth = _auth(credential)
         self._token: tuple[float, Auth.Token] | None = None
-        self._minting = threading.Lock()
+        self._minting, self._patience = threading.Lock(), connect + total
         self._mine = _Mine()
         self._refusals = 0
 
@@ -148,7 +150,7 @@ class Calls:
         """
         asked = target
         for _ in range(HOPS):
-            answer = self.ask(operation, target, parameters, etag=etag)
+            answer = patiently(partial(self.ask, operation, target, parameters, etag=etag))
             if answer.status not in REDIRECTS:
                 return self._listed(operation, answer)
             target = self.led_to(operation, answer)
@@ -227,16 +229,22 @@ class Calls:
         """Return what authenticates a call: the token, or that of the installation, renewed before it ends."""
         if self.app is None:
             return self._auth
-        with self._minting:
-            if self._token is None or monotonic() >= self._token[0]:
-                self._token = self._minted(self.app)
-            return self._token[1]
+        # Whoever asks for a token may wait for its budget, longer than others can for it.
+        if not self._minting.acquire(timeout=self._patience):
+            raise SourceUnavailable("the token of the installation is still being renewed")
+        try:
+            held = self._token
+            if held is None or monotonic() >= held[0]:
+                held = self._token = self._minted(self.app)
+            return held[1]
+        finally:
+            self._minting.release()
 
     def _forget(self, auth: Auth.Auth) -> None:
         """Have a token that was refused renewed, unless another thread did so already."""
-        with self._minting:
-            if self._token is not None and self._token[1] is auth:
-                self._token = None
+        held = self._token
+        if held is not None and held[1] is auth:
+            self._token = None
 
     def _minted(self, app: App) -> tuple[float, Auth.Token]:
         target = f"/app/installations/{app.installation_id}/access_tokens"

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from adapters.github.calls import HOPS, REDIRECTS
 from adapters.github.events import number_of
 from adapters.github.lists import Shelf
+from reconciler import content
 from reconciler.errors import AccessLost, ConfigError, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _KEPT: Final = 300.0  # seconds for which the repositories of accounts are not listed again
 _OLDEST_FIRST: Final = {"sort": "created", "direction": "asc"}
 _LATEST_CHANGE_FIRST: Final = {"sort": "updated", "direction": "desc"}
+_ACCOUNTS: Final = ("/organization/login", "/installation/account/login", "/account/login")
+"""Where an event that is about no repository shows whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,23 @@ class Places:
         # A name that was looked up is known to be another repository's: it was given away since.
         return name.partition("/")[0] in self._organizations or (name in self._names and name not in self._numbers)
 
+    def is_addressed(self, payload: Body) -> bool:
+        """
+        Say whether an event is ours: by its installation first, then by its repository or account; asks nobody.
+
+        Where no places are configured only our own installation will do: an app may be installed by anybody.
+        """
+        app, told = self._calls.app, number_of(content.find(payload, "/installation/id"))
+        installed = app is not None and told == str(app.installation_id)
+        if app is not None and told is not None and not installed:
+            return False
+        if not self._names and not self._organizations:
+            return installed
+        repository = payload.get("repository")
+        if isinstance(repository, dict):
+            return self.is_ours(repository)
+        return installed or self._is_owner(payload)
+
     def account(self) -> str:
         """Return the id of the user or installation behind the credential; raises `AccessLost` if it is not good."""
         app = self._calls.app
@@ -102,6 +122,10 @@ class Places:
             return self.number_at("/user", "GET /user")
         self._calls.page("GET /installation/repositories", "/installation/repositories", {"per_page": "1"})
         return str(app.installation_id)
+
+    def _is_owner(self, payload: Body) -> bool:
+        owners = {*self._organizations, *(name.partition("/")[0] for name in self._names)}
+        return any(str(content.find(payload, pointer)).lower() in owners for pointer in _ACCOUNTS)
 
     def _list(self) -> _Listed:
         found: list[str | None] = []
