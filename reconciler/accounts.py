@@ -44,9 +44,13 @@ class Pinned:
         """The kinds this source mirrors, by name."""
         return self._adapter.kinds
 
-    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+    def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse a delivery: its secret says whose it is."""
-        return self._adapter.read(delivery)
+        return self._adapter.read(delivery, secrets=secrets)
+
+    def addressed(self, told: Notification, delivery: Delivery) -> bool:
+        """Say whether what was read behind an endpoint is about this source."""
+        return self._adapter.addressed(told, delivery)
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
         """Return the object as it is now, read from the pinned account."""

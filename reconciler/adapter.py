@@ -160,11 +160,19 @@ class Adapter(Protocol):
     @property
     def kinds(self) -> Mapping[str, Kind]: ...  # noqa: D102 - same
 
-    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+    def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """
         Verify and parse in one step; what is authentic but about nothing we mirror names no object.
 
-        Raises `SignatureInvalid` or `DeliveryMalformed`, and nothing else whatever the bytes.
+        *secrets* are those of the endpoint that it was sent to, and stand in place of the source's own. Raises
+        `SignatureInvalid` or `DeliveryMalformed`, and nothing else whatever the bytes.
+        """
+
+    def addressed(self, told: Notification, delivery: Delivery) -> bool:
+        """
+        Say whether *told*, which any source of the same endpoint read from *delivery*, is about this one; asks nobody.
+
+        What no signature covers, such as a header, may choose among the sources of an endpoint, and nothing else.
         """
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:

@@ -159,6 +159,8 @@ class Receiver:
         """
         told: SimpleQueue[Outcome] = SimpleQueue()
         arrivals = self._read(name, delivery)
+        if not arrivals:
+            return self._answer(name, ())
         try:
             self._queue.put(_Waiting(arrivals, len(delivery.body), told.put))
             outcome = told.get(timeout=self._limits.patience)
@@ -176,6 +178,8 @@ class Receiver:
             arrivals = await asyncio.to_thread(self._read, name, delivery)
         else:
             arrivals = self._read(name, delivery)
+        if not arrivals:
+            return self._answer(name, ())
         try:
             self._queue.put(_Waiting(arrivals, len(delivery.body), partial(_tell, loop, future)))
             async with asyncio.timeout(self._limits.patience):
@@ -225,6 +229,8 @@ class Receiver:
             raise self._unavailable(name, outcome) from outcome
         if isinstance(outcome, ReconcilerError):
             raise outcome
+        if not outcome:
+            self._metrics.delivered(name, "ignored")
         return _one(name, outcome)
 
     def _unavailable(self, name: str, error: DatabaseUnavailable) -> DatabaseUnavailable:

@@ -188,9 +188,10 @@ class Shopify:
         digest = hashlib.sha256(" ".join(fields.split()).encode()).hexdigest()
         return {"adapter": _VERSION, "api_version": self._api_version, "fields": digest}
 
-    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+    def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
-        secret = vouched(delivery.body, webhooks.header(delivery, "hmac-sha256"), self._secrets)
+        secrets = self._secrets if secrets is None else secrets
+        secret = vouched(delivery.body, webhooks.header(delivery, "hmac-sha256"), secrets)
         body, changed = _parsed(delivery.body)
         topic, skipped = webhooks.header(delivery, "topic"), self._why_skipped(delivery)
         return (
@@ -206,6 +207,10 @@ class Shopify:
                 secret=secret,
             ),
         )
+
+    def addressed(self, told: Notification, delivery: Delivery) -> bool:  # noqa: ARG002 - bodies do not name the shop
+        """Say whether *delivery* names our shop, in a header that is not signed."""
+        return webhooks.header(delivery, "shop-domain").lower() == self._shop
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
         """

@@ -174,12 +174,13 @@ class Stripe:
         """Return what the form of bodies depends on."""
         return {"adapter": _VERSION, "api_version": self._api_version}
 
-    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+    def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
+        secrets = self._secrets if secrets is None else secrets
         secret = vouched(
             delivery.body,
             delivery.headers.get("stripe-signature", ""),
-            self._secrets,
+            secrets,
             now=delivery.received_at,
             tolerance=self._tolerance,
         )
@@ -198,6 +199,10 @@ class Stripe:
                 secret=secret,
             ),
         )
+
+    def addressed(self, told: Notification, delivery: Delivery) -> bool:  # noqa: ARG002 - the event says it all
+        """Say whether *told* is of our mode and of no connected account."""
+        return not self._why_skipped(told.payload) and events.scope_of(told.payload) is not None
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:  # noqa: ARG002 - ids are enough
         """Return the object as it is now, its sub-lists whole, or its absence with the proof."""

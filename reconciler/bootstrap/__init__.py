@@ -14,6 +14,7 @@ from reconciler.bootstrap.providers import Hands, providers
 from reconciler.budgets import Budgets
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
+from reconciler.endpoints import Endpoint
 from reconciler.metrics import Gauges, Metrics
 from reconciler.receive import Receiver
 from reconciler.store import database as databases
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from reconciler.bootstrap.providers import Provider
     from reconciler.config import Settings, Source
     from reconciler.model import ObjectRef
+    from reconciler.receive import Reader
     from reconciler.store.database import Database
 
 # Connections beside those of the workers: receiving, listing, renewing, people's questions.
@@ -145,7 +147,7 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             stop=stop,
             marks_of=marks,
         )
-        receiver = Receiver(database, adapters, metrics, beat=lambda: beat("receive-writer"))
+        receiver = Receiver(database, _readers(settings, adapters), metrics, beat=lambda: beat("receive-writer"))
         yield Program(
             settings=settings,
             database=database,
@@ -198,6 +200,15 @@ def view(settings: Settings) -> Iterator[View]:
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
     """Return every kind that this program's adapters know, by provider and name; needs no configuration."""
     return {name: provider.kinds for name, provider in providers().items()}
+
+
+def _readers(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Reader]:
+    """Return what stands behind each name that deliveries may be sent to."""
+    readers: dict[str, Reader] = {**adapters}
+    for endpoint in settings.endpoints:
+        secrets = [secret.reveal() for secret in endpoint.webhook_secrets]
+        readers[endpoint.name] = Endpoint(endpoint.name, [adapters[each] for each in endpoint.sources], secrets)
+    return readers
 
 
 def _marks(database: Database, source: str, shapes: Mapping[tuple[str, str], str]) -> Marks:

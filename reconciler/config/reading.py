@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,6 +17,7 @@ from reconciler.config.settings import (
     TABLE,
     DrainSettings,
     Endpoint,
+    GitHubAccess,
     Settings,
     ShopifyAccess,
     Source,
@@ -27,7 +28,7 @@ from reconciler.config.values import Given
 from reconciler.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from dataclasses import Field
 
     from reconciler.config.files import Tree
@@ -37,6 +38,15 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+
+_ANYBODYS = (
+    "does not say which deliveries are about it, and anybody may install an app; give it repositories, organizations or"
+    " the installation_id of its app"
+)
+_ONE_URL_EACH = (
+    "has one URL for each source in this version, which mirrors no connected accounts; take the endpoint out, and use"
+    " /webhooks/SOURCE"
+)
 
 DEFAULT_FILE = Path("/etc/reconciler/reconciler.toml")
 
@@ -88,14 +98,19 @@ class Reading:
         self._only(root, [*keys(Settings), "defaults", *LISTS])
         fallback = Layer("", {"state_directory": str(state_directory(self.environment, root=os.geteuid() == 0))})
         self._names(written)
-        sources = [self._source(layer, defaults) for layer in _layers("sources", written)]
-        for layer in _layers("endpoints", written):
-            self._endpoint(layer, written)
+        layers = list(_layers("sources", written))
+        read = [(layer, self._source(layer, defaults)) for layer in layers]
+        sources = [(layer, source) for layer, source in read if source is not None]
+        endpoints = self._endpoints(written, [source for _, source in sources])
+        fed = {name for endpoint in endpoints for name in endpoint.sources}
+        for layer, source in sources:
+            self._warn_of(layer, source, fed=fed)
         return self._built(
             Settings,
             root,
             fallback,
-            sources=tuple(source for source in sources if source is not None),
+            sources=tuple(source for _, source in sources),
+            endpoints=endpoints,
             warnings=tuple(dict.fromkeys(self.warnings)),
             files=files,
         )
@@ -117,37 +132,39 @@ class Reading:
         source = self._built(Source, *layers, access=access)
         for fault in () if access is None else access.faults():
             self._fault(layer.where, fault)
-        if source is not None:
-            self._warn_of(layer, source)
         return source
 
-    def _warn_of(self, layer: Layer, source: Source) -> None:
+    def _warn_of(self, layer: Layer, source: Source, *, fed: Collection[str]) -> None:
         access = source.access
         signed = source.webhook_secrets or (isinstance(access, ShopifyAccess) and access.client_secret is not None)
-        if not signed:
+        if not signed and source.name not in fed:
             self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this source is refused")
         if isinstance(access, StripeAccess) and access.accounts:
             self._warn(layer.label("accounts"), "connected accounts are not mirrored by this version, only your own")
 
-    def _endpoint(self, layer: Layer, written: Written) -> None:
+    def _endpoints(self, written: Written, sources: Sequence[Source]) -> tuple[Endpoint, ...]:
+        providers = {str(entry.get("name")): str(entry.get("provider")) for _, entry in written.lists["sources"]}
+        read = [self._endpoint(layer, providers, sources) for layer in _layers("endpoints", written)]
+        return tuple(endpoint for endpoint in read if endpoint is not None)
+
+    def _endpoint(self, layer: Layer, providers: Mapping[str, str], sources: Sequence[Source]) -> Endpoint | None:
+        """Return the endpoint with its sources by name, whose *providers* are written; None where it cannot work."""
         self._only(layer, keys(Endpoint))
         endpoint = self._built(Endpoint, layer)
-        self._fault(
-            layer.where,
-            "this version has one URL for each source only; take the endpoint out, and use /webhooks/SOURCE",
-        )
         if endpoint is None:
-            return
-        if bool(endpoint.sources) == bool(endpoint.provider):
-            self._fault(
-                layer.label("sources"), "needs a provider beside it or names in it, not both; set one of the two"
-            )
-        if endpoint.provider and endpoint.provider not in PROVIDERS:
-            self._fault(layer.label("provider"), f"names no provider; {_one_of(endpoint.provider, PROVIDERS)}")
-        named = [str(entry.get("name")) for _, entry in written.lists["sources"]]
-        for source in endpoint.sources:
-            if source not in named:
-                self._fault(layer.label("sources"), f"{source!r} is no source; {_one_of(source, named)}")
+            return None
+        unfit = list(_unfit(endpoint, providers))
+        for name, sentence in unfit:
+            self._fault(layer.label(name), sentence)
+        if unfit:
+            return None
+        named = endpoint.sources or tuple(name for name, each in providers.items() if each == endpoint.provider)
+        for source in sources:
+            if source.name in named and isinstance(source.access, GitHubAccess) and not source.access.says_whose():
+                self._fault(layer.label("sources"), f"{source.name!r} {_ANYBODYS}")
+        if not endpoint.webhook_secrets:
+            self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this endpoint is refused")
+        return replace(endpoint, sources=named, provider=providers[named[0]])
 
     def _defaults(self, written: object) -> dict[str, Layer]:
         """Return the layers of `[defaults.PROVIDER]`, each value read once even where no source needs it."""
@@ -268,6 +285,25 @@ _CHECKS: Mapping[Callable[..., object], Callable[[Mapping[str, Any]], Iterator[t
     DrainSettings: _lease,
     Settings: _listeners,
 }
+
+
+def _unfit(endpoint: Endpoint, providers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what keeps an endpoint from feeding sources of these *providers*, each with the key to name."""
+    if bool(endpoint.sources) == bool(endpoint.provider):
+        yield "sources", "needs a provider beside it or names in it, not both; set one of the two"
+    if endpoint.provider and endpoint.provider not in PROVIDERS:
+        yield "provider", f"names no provider; {_one_of(endpoint.provider, PROVIDERS)}"
+    elif endpoint.provider and endpoint.provider not in providers.values():
+        yield "provider", f"there is no source of {endpoint.provider}; add one, or take the endpoint out"
+    for name in endpoint.sources:
+        if name not in providers:
+            yield "sources", f"{name!r} is no source; {_one_of(name, providers)}"
+    found = dict.fromkeys(providers[name] for name in endpoint.sources if name in providers)
+    if len(found) > 1:
+        yield "sources", f"are of several providers, {', '.join(found)}; give each provider an endpoint of its own"
+    for provider in dict.fromkeys([*found, endpoint.provider or ""]):
+        if provider in PROVIDERS and not PROVIDERS[provider].endpoints:
+            yield "sources" if provider in found else "provider", f"{provider} {_ONE_URL_EACH}"
 
 
 def _layers(kind: str, written: Written) -> Iterator[Layer]:

@@ -203,6 +203,10 @@ class GitHubAccess:
             return ("needs a token, or app_id with private_key and installation_id",)
         return ()
 
+    def says_whose(self) -> bool:
+        """Say whether it shows which deliveries of an app, which anybody may install, are about this source."""
+        return bool(self.repositories or self.organizations or (self.token is None and self.installation_id))
+
 
 Access: TypeAlias = StripeAccess | ShopifyAccess | GitHubAccess
 
@@ -216,17 +220,19 @@ class Provider:
         access: The keys that only its sources have.
         api_version: What a source speaks that names none.
         mirrored: This version of the program has an adapter for it.
+        endpoints: One URL can feed several of its sources.
     """
 
     access: type[Access]
     api_version: str
     mirrored: bool = False
+    endpoints: bool = False
 
 
 PROVIDERS: Mapping[str, Provider] = {
     "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", mirrored=True),
-    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True),
-    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True),
+    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True, endpoints=True),
+    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True, endpoints=True),
 }
 
 
@@ -262,10 +268,12 @@ class Source:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """
-    One URL that feeds several sources.
+    One URL that feeds several sources, told apart by what a delivery says.
 
     Attributes:
-        sources: Their names; empty: all of `provider`, told apart by what a delivery says.
+        sources: Their names; once read, those of all sources of `provider` where that is written instead.
+        provider: Once read, that of the sources.
+        webhook_secrets: Any of them vouches for a delivery, and those of the sources do not.
     """
 
     name: str = required(values.name)
@@ -293,6 +301,7 @@ class Settings:
     drain: DrainSettings = table(DrainSettings)
     schedule: ScheduleSettings = table(ScheduleSettings)
     sources: tuple[Source, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 

@@ -486,17 +486,101 @@ def test_half_a_credential(tmp_path: Path, keys: str, said: str) -> None:
     assert told == (f"sources[other]: {said}",)
 
 
+GITHUB = '[[sources]]\nname = "github-{0}"\nprovider = "github"\ntoken = "env:KEY"\norganizations = ["{0}"]\n'
+SHOP = '[[sources]]\nname = "shop-{0}"\nprovider = "shopify"\nshop = "{0}.myshopify.com"\naccess_token = "env:KEY"\n'
+ENDPOINT = '[[endpoints]]\nname = "app"\nwebhook_secrets = ["env:WHSEC"]\n'
+
+
+@pytest.mark.parametrize(
+    ("written", "fed"),
+    [
+        ('sources = ["shop-paris", "shop-berlin", "shop-paris"]', ("shop-paris", "shop-berlin")),
+        ('provider = "shopify"', ("shop-berlin", "shop-paris")),
+    ],
+)
+def test_endpoint(tmp_path: Path, written: str, fed: tuple[str, ...]) -> None:
+    """An endpoint knows the sources that it feeds, which need no secrets then, and the log knows its own."""
+    sources = SOURCE + SHOP.format("berlin") + GITHUB.format("acme") + SHOP.format("paris")
+
+    settings = read(tmp_path, f"{sources}{ENDPOINT}{written}", WHSEC="shpss_standin")
+
+    [endpoint] = settings.endpoints
+    assert (endpoint.name, endpoint.provider, endpoint.sources) == ("app", "shopify", fed)
+    assert [secret.reveal() for secret in endpoint.webhook_secrets] == ["shpss_standin"]
+    assert "shpss_standin" in settings.secrets()
+    assert [warning.partition(":")[0] for warning in settings.warnings] == ["sources[github-acme].webhook_secrets"]
+
+
+def test_endpoint_without_a_secret(tmp_path: Path) -> None:
+    """An endpoint without a secret is warned of: it refuses every delivery, whatever its sources have."""
+    sources = GITHUB.format("acme") + 'webhook_secrets = ["env:WHSEC"]\n'
+
+    settings = read(tmp_path, sources + '[[endpoints]]\nname = "app"\nprovider = "github"\n')
+
+    [warning] = settings.warnings
+    assert warning.startswith("endpoints[app].webhook_secrets: there are none")
+
+
 def test_endpoints(tmp_path: Path) -> None:
-    """An endpoint is checked, and refused as long as none can work."""
+    """An endpoint is checked: all that is wrong with it is told at once."""
     said = faults(
         tmp_path, SOURCE + '[[endpoints]]\nname = "stripe-eu"\nsources = ["stripe-us"]\nprovider = "stripe"\n'
     )
 
     assert len(said) == 4
     assert any(fault.startswith("endpoints[stripe-eu].name: is used twice") for fault in said)
-    assert any(fault.startswith("endpoints[stripe-eu]: this version has one URL for each source") for fault in said)
+    assert any(fault.startswith("endpoints[stripe-eu].provider: stripe has one URL for each source") for fault in said)
     assert any("needs a provider beside it or names in it, not both" in fault for fault in said)
     assert any("'stripe-us' is no source; did you mean stripe-eu?" in fault for fault in said)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("", "sources: needs a provider beside it or names in it"),
+        ('sources = ["stripe-eu"]', "sources: stripe has one URL for each source in this version"),
+        ('sources = ["github-acme", "shop-berlin"]', "sources: are of several providers, github, shopify"),
+        ('sources = ["github-all"]', "sources: 'github-all' does not say which deliveries are about it"),
+        ('provider = "github"', "sources: 'github-all' does not say which deliveries are about it"),
+        ('provider = "gitlab"', "provider: names no provider; did you mean github?"),
+        ('sources = "github-acme"', "sources: str where a list belongs"),
+        ('sources = ["github-acme"]\nsource = 1', "source: is no key here; did you mean sources?"),
+    ],
+)
+def test_endpoint_fault(tmp_path: Path, written: str, said: str) -> None:
+    """What could not work is one fault, which names the endpoint; nothing is left to what anybody may send."""
+    unclear = GITHUB.format("all").replace("organizations", "#")
+    sources = SOURCE + GITHUB.format("acme") + SHOP.format("berlin") + unclear
+
+    [fault] = faults(tmp_path, f"{sources}{ENDPOINT}{written}")
+
+    assert fault.startswith(f"endpoints[app].{said}")
+
+
+def test_endpoint_of_no_source(tmp_path: Path) -> None:
+    """An endpoint before nothing is a fault: nobody could verify what it is sent."""
+    [fault] = faults(tmp_path, SOURCE + ENDPOINT + 'provider = "github"')
+
+    assert fault.startswith("endpoints[app].provider: there is no source of github")
+
+
+@pytest.mark.parametrize(
+    ("keys", "clear"),
+    [
+        ('app_id = 1\nprivate_key = "env:KEY"\ninstallation_id = 2', True),
+        ('token = "env:KEY"\nrepositories = ["acme/shop"]', True),
+        ('token = "env:KEY"\ninstallation_id = 2', False),
+        ('token = "env:KEY"', False),
+    ],
+)
+def test_whose_deliveries(tmp_path: Path, keys: str, clear: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """A source behind a GitHub App says by its installation or its places what is about it; a token says nothing."""
+    text = f'[[sources]]\nname = "one"\nprovider = "github"\n{keys}\n{ENDPOINT}provider = "github"'
+
+    if clear:
+        assert read(tmp_path, text).endpoints[0].sources == ("one",)
+    else:
+        assert "does not say which deliveries" in faults(tmp_path, text)[0]
 
 
 @pytest.mark.parametrize(
@@ -599,14 +683,14 @@ def test_example_shows_every_key() -> None:
 
 
 def test_example_switched_on(tmp_path: Path) -> None:
-    """Every setting of the example is valid once its secrets are there; only what this version lacks is refused."""
+    """Every setting of the example is valid once its secrets are there."""
     (tmp_path / "secret").write_text("standin")
     text = re.sub(r'"(?:env|file|credential):[^"]*"', f'"file:{tmp_path / "secret"}"', uncommented())
     text = re.sub(r'url = "file:[^"]*"', 'url = "postgresql://me@db/mirror"', text)
 
-    said = faults(tmp_path, text)
+    settings = read(tmp_path, text)
 
-    assert {fault.partition(":")[0] for fault in said} == {
-        "endpoints[github-app]",
-        "endpoints[github-app].sources",
-    }
+    assert [(each.name, each.sources) for each in settings.endpoints] == [
+        ("github-app", ("github-acme",)),
+        ("shopify-app", ("shop-berlin",)),
+    ]
