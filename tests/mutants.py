@@ -56,7 +56,7 @@ _EVENTS = ("events", "guard_races")
 # The store's core, and the words by which its tests are known, the quickest to notice first.
 _STORE = {
     "reconciler/store/guard.py": _GUARD,
-    "reconciler/store/guard.sql": _GUARD,
+    "reconciler/store/guard.sql": (*_GUARD, "refetches"),
     "reconciler/store/refetches.py": _REFETCHES,
     "reconciler/store/refetches.sql": _REFETCHES,
     "reconciler/store/events.py": _EVENTS,

@@ -14,6 +14,7 @@ from reconciler.store.refetches import Again, Seen, Want
 from tests.store.stage import LEASE, SOURCE, STAMPED, UNSTAMPED, alive, at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from sqlalchemy import Row
@@ -81,6 +82,24 @@ def test_wants_coalesce(stage: Stage) -> None:
     assert first < second == leased.wanted == row.done
     assert row.due_at == at(0)
     assert stage.lease(ref) is None
+
+
+@pytest.mark.parametrize("draw", ["want", "reread", "unread"])
+def test_numbers_are_positions(stage: Stage, draw: str) -> None:
+    """A number that is drawn lies between the positions before and after it, however low the last one was."""
+    ref = stage.ref()
+    stage.want(ref)
+    before = stage.position()
+
+    draws: dict[str, Callable[[], int | None]] = {
+        "want": lambda: stage.want(ref),
+        "reread": lambda: again(stage, ref, 0),
+        "unread": lambda: stage.run(lambda c: refetches.bury_unread(c, ref, because="odd")),
+    }
+    number = draws[draw]()
+
+    assert number is not None
+    assert before < number < stage.position()
 
 
 def test_want_of_several(stage: Stage) -> None:
