@@ -335,6 +335,61 @@ def test_lanes_go_by_the_time_that_comes_first(lone_stage: Stage) -> None:
     assert leased.reason is Reason.REREAD
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_kinds_go_by_the_time_that_comes_first(lone_stage: Stage, *, settled: bool) -> None:
+    """Between kinds, what counts is the earlier of both times, and the time of what was settled not at all."""
+    stage = lone_stage
+    ref, other = stage.ref(STAMPED), stage.ref(UNSTAMPED)
+    stage.want(ref)
+    again(stage, ref, 60, wants=False)
+    if settled:
+        settle(stage, stage.leased(ref))
+    stage.tick(50)
+    stage.want(other)
+    stage.tick(50)
+
+    assert due(stage, sweep=False) == (UNSTAMPED if settled else STAMPED)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_refetches_go_by_the_time_that_comes_first(lone_stage: Stage, *, settled: bool) -> None:
+    """So it is within a kind."""
+    stage = lone_stage
+    ref, other = stage.ref(), stage.ref()
+    stage.want(ref)
+    again(stage, ref, 60, wants=False)
+    if settled:
+        settle(stage, stage.leased(ref))
+    stage.tick(50)
+    stage.want(other)
+    stage.tick(50)
+
+    leased = next_in_lane(stage, STAMPED, sweep=False)
+
+    assert leased is not None
+    assert leased.ref == (other if settled else ref)
+
+
+@pytest.mark.parametrize("lease_by", ["kind", "lane", "ref"])
+def test_settled_refetch_is_not_due_by_its_old_time(lone_stage: Stage, lease_by: str) -> None:
+    """While a reread waits for its own time, the time of the settled want makes nothing due."""
+    stage = lone_stage
+    ref = stage.ref()
+    stage.want(ref)
+    settle(stage, stage.leased(ref))
+    again(stage, ref, 60, wants=False)
+
+    found = {
+        "kind": lambda: due(stage, sweep=False),
+        "lane": lambda: next_in_lane(stage, STAMPED, sweep=False),
+        "ref": lambda: stage.lease(ref),
+    }[lease_by]
+
+    assert found() is None
+    stage.tick(60)
+    assert found() is not None
+
+
 def test_lane_of_other_sources(lone_stage: Stage) -> None:
     """A worker of one source sees nothing of another's."""
     stage = lone_stage
