@@ -527,7 +527,8 @@ class Views:
 
 
 def _node(kind: str, number: int) -> str:
-    return _INITIALS[kind] + base64.urlsafe_b64encode(number.to_bytes(6)).decode().rstrip("=")
+    raw = number.to_bytes(max(6, -(-number.bit_length() // 8)))
+    return _INITIALS[kind] + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def seconds(shown: str | None) -> int | None:
