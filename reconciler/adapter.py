@@ -6,16 +6,27 @@ An adapter is a plain class, nothing inherited. It writes nothing and never sees
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from reconciler.errors import SourceBusy, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
+
+
+T = TypeVar("T")
+
+_BUSY_TIMES: Final = 8
+_FAILED_TIMES: Final = 3
+_BREATH: Final = 0.5  # seconds
+_LONGEST_BREATH: Final = 10.0
 
 
 class Listing(StrEnum):
@@ -204,3 +215,25 @@ class Adapter(Protocol):
 
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of this kind's bodies depends on: adapter version, API version, requested fields."""
+
+
+def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None] = time.sleep) -> T:
+    """
+    Return what *ask* returns, asked again while the provider is busy or fails for a moment: one page of a long listing.
+
+    A provider that is busy has said for how long nobody may call, and each call waits for that in the budget; after
+    another failure it is given a breath. What goes on failing is raised.
+    """
+    busy = failed = 0
+    while True:
+        try:
+            return ask()
+        except SourceBusy:
+            busy += 1
+            if busy == _BUSY_TIMES:
+                raise
+        except SourceUnavailable as error:
+            failed += 1
+            if failed == _FAILED_TIMES:
+                raise
+            sleep(min(error.retry_after or _BREATH * failed, _LONGEST_BREATH))

@@ -66,10 +66,10 @@ from adapters.shopify.documents import Documents
 from adapters.shopify.kinds import ALL_ORDERS, KINDS
 from adapters.shopify.signature import vouched
 from reconciler import content
+from reconciler.adapter import patiently
 from reconciler.errors import (
     ConfigError,
     DeliveryMalformed,
-    SourceBusy,
     SourceRefused,
     SourceUnavailable,
 )
@@ -89,7 +89,6 @@ __all__ = ["KINDS", "AccessToken", "ClientCredentials", "Limits", "Shopify", "li
 _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
-_PATIENCE: Final = 8  # times that one page of a list is asked for while the bucket is empty
 _CONNECTION: Final = 20_000  # objects after which a list is begun anew: Shopify ends it at 25,000
 _HISTORY_PAGE: Final = 100
 _CALLS_A_SECOND: Final = 20.0  # Shopify counts points; this only keeps a burst from emptying the bucket unseen
@@ -395,7 +394,7 @@ class Shopify:
         after = None
         while True:
             variables = {"query": search, "first": _HISTORY_PAGE, "after": after}
-            told = _patient(lambda: self._calls.ask("events", documents.DESTROYED, variables)).data.get("events")  # noqa: B023 - called at once
+            told = patiently(lambda: self._calls.ask("events", documents.DESTROYED, variables)).data.get("events")  # noqa: B023 - called at once
             yield Page(hints=tuple(self._told(row, _nodes(told))))
             after = _next("events", after, told)
             if after is None:
@@ -429,7 +428,7 @@ class _Pages:
             variables = {"query": search, "first": self._size, "after": after}
             parts = {"parts": self._row.listed} if self._row.parts else {}
             try:
-                return _patient(lambda: self._calls.ask(self._row.list, self._document, variables | parts))  # noqa: B023 - called at once
+                return patiently(lambda: self._calls.ask(self._row.list, self._document, variables | parts))  # noqa: B023 - called at once
             except TooDear:
                 if self._size == 1:
                     raise
@@ -439,17 +438,6 @@ class _Pages:
         """Return the objects of a page, and where the next begins; None: nowhere."""
         shown = answered.data.get(self._row.list)
         return _nodes(shown), _next(self._row.list, after, shown)
-
-
-def _patient(ask: Callable[[], Answered]) -> Answered:
-    """Return what *ask* does, which waits in the budget for its turn, again and again while the bucket is empty."""
-    for _ in range(_PATIENCE - 1):
-        try:
-            return ask()
-        except SourceBusy as busy:
-            if busy.retry_after is None:
-                raise
-    return ask()
 
 
 def _listed(row: Row, nodes: Sequence[Body]) -> Iterator[tuple[Body, Body | None]]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import stripe
 
 from adapters.stripe.wire import NoAnswer, Wire
 from reconciler import content
+from reconciler.adapter import patiently
 from reconciler.errors import AccessLost, SourceBusy, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -140,7 +142,13 @@ class Calls:
             if until is not None and monotonic() > until:
                 raise SourceUnavailable(f"{operation_of(path)}: too many pages for one read")
             try:
-                answered = self.get(path, {"limit": PAGE, **_merged(parameters, place)}, account=account)
+                asked = {"limit": PAGE, **_merged(parameters, place)}
+                # A sub-list is part of one read, which is put off as a whole.
+                answered = (
+                    self.get(path, asked, account=account)
+                    if until is not None
+                    else patiently(partial(self.get, path, asked, account=account))
+                )
             except Missing as missing:
                 if missing.parameter != "starting_after" or until is not None:
                     raise

@@ -373,7 +373,9 @@ class Sweep:
 
         def move(connection: Connection) -> None:
             runs.move_watermark(connection, report.source, scope, kind.name, swept_until=until)
-            marks.keep(connection, report.source, scope, kind.name, shape=shape, marks=validators)
+            # What lies beyond `until` was left out: its page must be seen again.
+            seen = {} if going.asked.until is not None else validators
+            marks.keep(connection, report.source, scope, kind.name, shape=shape, marks=seen)
 
         self._database.commit(move)
 
