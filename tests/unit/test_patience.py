@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from reconciler.adapter import patiently
-from reconciler.errors import AccessLost, SourceBusy, SourceError, SourceUnavailable
+from reconciler.errors import AccessLost, SourceBusy, SourceUnavailable
+
+if TYPE_CHECKING:
+    from reconciler.errors import SourceError
 
 
 class Provider:
