@@ -58,7 +58,7 @@ _STORE = {
     "reconciler/store/guard.py": _GUARD,
     "reconciler/store/guard.sql": (*_GUARD, "refetches"),
     "reconciler/store/refetches.py": _REFETCHES,
-    "reconciler/store/refetches.sql": _REFETCHES,
+    "reconciler/store/refetches.sql": (*_REFETCHES, "plans"),
     "reconciler/store/events.py": _EVENTS,
     "reconciler/store/events.sql": _EVENTS,
     "reconciler/store/mirror.py": ("shapes",),

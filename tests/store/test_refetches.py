@@ -379,15 +379,47 @@ def test_settled_refetch_is_not_due_by_its_old_time(lone_stage: Stage, lease_by:
     settle(stage, stage.leased(ref))
     again(stage, ref, 60, wants=False)
 
-    found = {
-        "kind": lambda: due(stage, sweep=False),
-        "lane": lambda: next_in_lane(stage, STAMPED, sweep=False),
-        "ref": lambda: stage.lease(ref),
-    }[lease_by]
-
-    assert found() is None
+    early = is_due(stage, ref, lease_by)
     stage.tick(60)
-    assert found() is not None
+
+    assert not early
+    assert is_due(stage, ref, lease_by)
+
+
+def is_due(stage: Stage, ref: ObjectRef, lease_by: str) -> bool:
+    """Whether *ref* is found by its kind, in its lane, or by itself."""
+    if lease_by == "kind":
+        return due(stage, sweep=False) == ref.kind
+    if lease_by == "lane":
+        return next_in_lane(stage, ref.kind, sweep=False) is not None
+    return stage.lease(ref) is not None
+
+
+@pytest.mark.parametrize("lease_by", ["kind", "lane", "ref"])
+@pytest.mark.parametrize("state", ["dead", "dead with a reread", "settled", "leased", "postponed", "noted"])
+def test_what_is_not_due(lone_stage: Stage, state: str, lease_by: str) -> None:
+    """Nobody is told of, or leases, what is dead, done, taken or yet to come; when that has changed they do."""
+    stage = lone_stage
+    ref = stage.ref()
+    stage.want(ref)
+    leased = stage.leased(ref)
+    if state.startswith("dead"):
+        bury(stage, leased)
+    if state == "dead with a reread":
+        again(stage, ref, -1, wants=False)
+    if state in {"settled", "noted"}:
+        settle(stage, leased)
+    if state == "noted":
+        again(stage, ref, wants=False, seen=Seen(behind=1))
+    if state == "postponed":
+        postpone(stage, leased, seconds=5)
+
+    found = is_due(stage, ref, lease_by)
+    stage.tick(LEASE.total_seconds())
+    stage.want(ref)
+
+    assert not found
+    assert is_due(stage, ref, lease_by)
 
 
 def test_lane_of_other_sources(lone_stage: Stage) -> None:
