@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.stripe import Stripe
+from reconciler import adapter
 from tests.adapters.scripted import Scripted
 from tests.adapters.spent import Spent
 from tests.adapters.trickle import Trickle
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 11, 30, 12, 0, 30, tzinfo=UTC)
 API_VERSION = "2026-10-28.endive"
+
+
+@pytest.fixture(autouse=True)
+def _out_of_breath(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a provider that fails for a moment be asked again at once."""
+    monkeypatch.setattr(adapter, "_BREATH", 0.0)
 
 
 @pytest.fixture

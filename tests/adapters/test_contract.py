@@ -455,15 +455,15 @@ def test_hints_name_their_events(bench: Bench, kind: str) -> None:
 
 
 @every_kind
-@pytest.mark.parametrize("share", [0.2, 0.6])
-def test_a_list_raises_or_is_complete(bench: Bench, kind: str, share: float) -> None:
-    """Whatever fails on whichever page, a crawl or feed either shows everything or raises."""
+@pytest.mark.parametrize(("share", "ends"), [(0.2, "complete"), (0.9, "raised")])
+def test_a_list_raises_or_is_complete(bench: Bench, kind: str, share: float, ends: str) -> None:
+    """Whatever fails on whichever page, a list shows everything or raises; a failure now and then ends none."""
     start = int(datetime.now(UTC).timestamp()) - 1000
     wanted = {bench.act("create", kind, at=start + number) for number in range(220)}
     bench.faults(status={"500": share / 2, "429": share / 2})
     ended = Counter[str]()
 
-    for attempt in range(12):
+    for attempt in range(6):
         pages = (
             bench.adapter.crawl(kind, bench.scope(kind))
             if attempt % 2
@@ -477,7 +477,7 @@ def test_a_list_raises_or_is_complete(bench: Bench, kind: str, share: float) -> 
             assert wanted <= set(seen)
             ended["complete"] += 1
 
-    assert ended["raised"] > 0
+    assert ended[ends] > 0
 
 
 @every_kind
