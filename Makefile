@@ -37,7 +37,7 @@ demo: .venv/installed
 	@$(IN) -m reconciler demo $(ARGS)
 
 test: .venv/installed
-	$(IN) -m pytest $(ARGS)
+	$(IN) -m pytest --numprocesses 2 $(ARGS)
 
 check: .venv/installed
 	$(IN) -m ruff format --check .
