@@ -168,6 +168,43 @@ def test_read_spends_nothing(bench: Bench) -> None:
     assert bench.calls() == 0
 
 
+@every_provider
+def test_read_with_the_secrets_of_an_endpoint(bench: Bench) -> None:
+    """Given secrets stand in place of the source's own, which then vouch for nothing; none at all refuse everything."""
+    bench.act("create", next(iter(bench.adapter.kinds)))
+    [good] = bench.deliveries()
+
+    [told] = bench.adapter.read(good, secrets=["standinofanother", bench.secrets[1]])
+
+    assert (told.named, told.secret) == (bench.adapter.read(good)[0].named, 2)
+    for secrets in (["standinofanother"], [""], []):
+        with pytest.raises(SignatureInvalid):
+            bench.adapter.read(good, secrets=secrets)
+
+
+@every_provider
+def test_addressed_knows_its_own(bench: Bench) -> None:
+    """What the provider sends about the source is its own, and to say so asks nothing of the provider."""
+    bench.act("create", next(iter(bench.adapter.kinds)))
+
+    [each] = bench.deliveries()
+
+    assert [bench.adapter.addressed(note, each) for note in bench.adapter.read(each)] == [True]
+    assert bench.spent.operations == []
+
+
+@every_provider
+@pytest.mark.parametrize("odd", [None, 5, "x", [], [[]], {}, {"id": [], "login": {}, "full_name": 7, "account": 3}])
+def test_addressed_whatever_is_said(bench: Bench, odd: Any) -> None:
+    """Whose a notification is gets an answer, whatever stands where that would be told."""
+    places = ("repository", "installation", "organization", "account", "context", "livemode")
+    forged = bench.forge(content.dumps({"id": "evt_1"} | dict.fromkeys(places, odd)).encode())
+
+    answers = [bench.adapter.addressed(note, forged) for note in bench.adapter.read(forged)]
+
+    assert answers in ([True], [False])
+
+
 # Fetching
 
 
