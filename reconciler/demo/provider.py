@@ -1,107 +1,147 @@
-"""The provider's side of the demo: what happens there, told to the stand-in by its control routes."""
+"""The provider's side of the demo: what happens there, told to a stand-in by its control routes."""
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
-from reconciler.errors import ReconcilerError
+from reconciler.demo.loopback import ask
 
 if TYPE_CHECKING:
-    from random import Random
+    from collections.abc import Iterable
 
-_OK = 200
-# How many of each kind there are at first; some can be deleted, some change without telling.
-_FIRST = {
-    "customer": 90,
-    "product": 30,
-    "price": 30,
-    "subscription": 60,
-    "invoice": 40,
-    "payment_intent": 30,
-    "charge": 20,
-    "refund": 10,
-}
-_DELETABLE = ("customer", "product")
+    from reconciler.demo.parts import Part
+    from reconciler.model import Body
+
+Key: TypeAlias = tuple[str, str, str]
+"""The scope, kind and id of an object."""
+
+_CREATED, _RESTORED, _DELETED = 0.02, 0.03, 0.05
+"""Of all that happens, the shares up to which a draw means that."""
 
 
 class Provider:
-    """One stand-in, and the objects that were made there."""
+    """
+    One stand-in, and the objects that were made there.
 
-    def __init__(self, url: str, chance: Random) -> None:
+    Attributes:
+        part: What happens there.
+        happened: How often each operation was done.
+    """
+
+    def __init__(self, part: Part, url: str, *, seed: int) -> None:
+        self.part = part
         self.url = url
-        self.changes = Counter[str]()
-        self._chance = chance
-        self._alive: dict[tuple[str, str], bool] = {}
+        self.happened = Counter[str]()
+        self._chance = Random(f"{seed} {part.source}")  # noqa: S311 - a seeded course of events, not a secret
+        self._alive: dict[Key, bool] = {}
+        self.ask("POST", "/seed", {"seed": seed})
+        for path, told in part.controls.items():
+            self.ask("PUT", path, told)
 
     def ask(self, method: str, path: str, told: object = None) -> Any:  # noqa: ANN401 - JSON
         """Ask a control route and return its answer."""
-        address = urlsplit(self.url)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
-        try:
-            body = None if told is None else json.dumps(told)
-            connection.request(method, f"/_control{path}", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            answer = response.read()
-        finally:
-            connection.close()
-        if response.status != _OK:
-            raise ReconcilerError(f"the stand-in answered {response.status} to {path}: {answer[:300]!r}")
-        return json.loads(answer)
+        return json.loads(ask(urlsplit(self.url).netloc, method, f"/_control{path}", told))
 
-    def create(self) -> None:
-        """Make the first objects of every kind."""
-        self._operate([{"op": "create", "kind": kind} for kind, count in _FIRST.items() for _ in range(count)])
+    def create(self, share: float) -> None:
+        """Make *share* of the first objects of every kind, without a word to anybody."""
+        for kind, count in self.part.first.items():
+            wanted = max(1, round(count * share))
+            self._operate([self._new(kind) | {"announce": False} for _ in range(wanted)])
+        self.happened.clear()
+
+    def send_to(self, address: str) -> None:
+        """Send webhooks to *address* from now on, as badly as the part has it."""
+        hook = {"url": f"http://{address}/webhooks/{self.part.source}", "secret": self.part.secret}
+        self.ask("PUT", "/webhooks", hook)
+        self.ask("PUT", "/faults", self.part.faults)
 
     def change(self, count: int) -> None:
         """Let *count* things happen: mostly changes, now and then a deletion, a return, a new object."""
         self._operate([self._something() for _ in range(count)])
 
-    def change_in_silence(self, count: int) -> None:
-        """Let *count* objects change, and some go, without any event: what no feed can show."""
-        alive = [key for key, is_alive in self._alive.items() if is_alive]
-        chosen = self._chance.sample(alive, count)
+    def change_in_silence(self, count: int) -> int:
+        """Let *count* objects change, and some go, without any event; return how many did."""
+        before = self.happened.total()
+        chosen = self._chance.sample(self._standing(self.part.first), count)
+        quiet = self.part.silence
         self._operate(
             [
-                {
-                    "op": "delete" if kind in _DELETABLE and number % 4 == 0 else "change",
-                    "kind": kind,
-                    "id": identity,
-                    "announce": False,
-                }
-                for number, (kind, identity) in enumerate(chosen)
+                {**_named("delete" if _goes(self.part, kind, turn) else "change", (scope, kind, id_))}
+                | quiet[turn % len(quiet)]
+                for turn, (scope, kind, id_) in enumerate(chosen)
             ]
         )
+        return self.happened.total() - before
 
-    def truth(self) -> dict[tuple[str, str], Any]:
-        """Return the body of every object there is, by kind and id; None for one that is gone."""
-        told = self.ask("GET", "/objects")
-        return {(each["kind"], each["id"]): None if each["deleted"] else each["body"] for each in told}
+    def some(self, count: int) -> list[Key]:
+        """Return *count* objects that are there, drawn by lot."""
+        return self._chance.sample(self._standing(self.part.first), count)
 
-    def _something(self) -> dict[str, Any]:
+    def behave(self) -> int:
+        """Do nothing wrong any more, and return how many deliveries are still on their way after a while."""
+        self.ask("PUT", "/faults", {})
+        return int(self.ask("POST", "/flush?timeout=60")["pending"])
+
+    def truth(self) -> dict[Key, Body]:
+        """Return the body of every object of these kinds that there is."""
+        return {
+            (each["scope"], each["kind"], each["id"]): each["body"]
+            for each in self.ask("GET", "/objects")
+            if not each["deleted"] and each["kind"] in self.part.first
+        }
+
+    def _something(self) -> Body:
         drawn = self._chance.random()
-        gone = [key for key, is_alive in self._alive.items() if not is_alive and key[0] == "product"]
-        if drawn < 0.02:
-            return {"op": "create", "kind": self._chance.choice(list(_FIRST))}
-        if drawn < 0.03 and gone:
-            kind, identity = self._chance.choice(gone)
-            self._alive[kind, identity] = True
-            return {"op": "recreate", "kind": kind, "id": identity}
-        wanted = _DELETABLE if drawn < 0.05 else tuple(_FIRST)
-        kind, identity = self._chance.choice(
-            [key for key, is_alive in self._alive.items() if is_alive and key[0] in wanted]
-        )
-        if wanted is _DELETABLE:
-            self._alive[kind, identity] = False
-            return {"op": "delete", "kind": kind, "id": identity}
-        return {"op": "change", "kind": kind, "id": identity}
+        gone = [key for key, is_alive in self._alive.items() if not is_alive and key[1] in self.part.returns]
+        if drawn < _CREATED:
+            return self._new(self._chance.choice([kind for kind in self.part.first if kind != self.part.scopes]))
+        if drawn < _RESTORED and gone:
+            key = self._chance.choice(gone)
+            self._alive[key] = True
+            return _named("recreate", key)
+        if drawn < _DELETED and (leaving := self._standing(self.part.leaves)):
+            key = self._chance.choice(leaving)
+            self._alive[key] = False
+            return _named("delete", key)
+        key = self._chance.choice(self._standing(self.part.first))
+        return _named("change", key) | {"body": self._chance.choice(self.part.moves.get(key[1], ({},)))}
 
-    def _operate(self, operations: list[dict[str, Any]]) -> None:
+    def _new(self, kind: str) -> Body:
+        """Return the creation of an object, in a place that there is, and most often of what it may belong to."""
+        scope = ""
+        if self.part.scopes and kind != self.part.scopes:
+            scope = self._chance.choice(self._standing([self.part.scopes]))[2]
+        field, parent = self.part.belongs.get(kind, ("", ""))
+        parents = [key for key in self._standing([parent]) if key[0] == scope]
+        body = {field: self._chance.choice(parents)[2]} if parents else {}
+        return {"op": "create", "kind": kind, "scope": scope, "body": body}
+
+    def _standing(self, kinds: Iterable[str]) -> list[Key]:
+        wanted = set(kinds)
+        return [key for key, is_alive in self._alive.items() if is_alive and key[1] in wanted]
+
+    def _operate(self, operations: list[Body]) -> None:
         for told, done in zip(operations, self.ask("POST", "/objects", operations), strict=True):
             if "error" in done:
-                continue  # Stripe would not have it: an invoice that is paid cannot change
-            self.changes[told["op"]] += 1
-            self._alive[done["kind"], done["id"]] = told["op"] != "delete"
+                continue  # the provider would not have it: an invoice that is paid cannot change
+            self.happened[told["op"]] += 1
+            self._note(done)
+
+    def _note(self, done: Body) -> None:
+        """Note what became of an object, and of those that changed with it."""
+        self._alive[done["scope"], done["kind"], done["id"]] = not done["deleted"]
+        for each in done.get("also", ()):
+            self._note(each)
+
+
+def _named(op: str, key: Key) -> Body:
+    scope, kind, id_ = key
+    return {"op": op, "kind": kind, "id": id_, "scope": scope}
+
+
+def _goes(part: Part, kind: str, turn: int) -> bool:
+    return kind in part.leaves and turn % 3 == 0

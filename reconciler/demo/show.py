@@ -5,41 +5,40 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
+import signal
 import tempfile
 import time
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 from rich.console import Console
-from rich.table import Table
 
-from reconciler.demo.processes import Child, answer, running
+from reconciler.demo.comparing import compare, ours
+from reconciler.demo.parts import parts
+from reconciler.demo.processes import Children
 from reconciler.demo.provider import Provider
+from reconciler.demo.tallies import Tallies, table
 from reconciler.embedded import Embedded
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
 
-SOURCE = "stripe-demo"
-_ROUNDS, _KILLED_IN, _EDITED_IN = 150, 45, 130
-_CHANGES_A_ROUND = 20
-_ROUND = 0.12
+    from reconciler.demo.comparing import Compared
+    from reconciler.demo.processes import Child
+
+_WIDTH = 100
 _SETTLES_WITHIN = 60.0
-_FAULTS = {
-    "drop": 0.1,
-    "duplicate": 0.1,
-    "reorder": 0.2,
-    "delay": [0, 1.5],
-    "status": {"429": 0.01, "500": 0.01},
-    "stale_reads": 0.02,
-    "stale_for": 0.5,
-}
+_LOOKS_EVERY = 0.1
+_STORY = 16
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OURS, _KEPT = "RECONCILER_", "RECONCILER_PG_BINDIR"
 _CONFIGURATION = """\
 state_directory = {state}
 [web]
@@ -51,262 +50,281 @@ lease = "31s"
 read_lag = "1s"
 absence_recheck = "500ms"
 poll = "200ms"
+deletes_stop = {{ share = 1.0, above = 1000000 }}
 [schedule]
+nightly = "{nightly}"
 light_every = "off"
 in_flight = "500ms"
-[[sources]]
-name = "{source}"
-provider = "stripe"
-api_key = "env:DEMO_KEY"
-webhook_secrets = ["env:DEMO_SECRET"]
-calls_per_second = 600
-api_base = "{url}"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Both sides, object by object: how many the provider has, how many we have, and which differ."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """
+    How much happens.
 
-    theirs: int
-    ours: int
-    divergent: tuple[str, ...]
+    Attributes:
+        objects: The share of each part's first objects.
+        rounds: How often every provider changes things.
+        pace: Seconds from one round to the next, at least.
+        killed: The round in which the daemon is killed: early, for what it had leased is free only half a minute later.
+        absent: Rounds until it is started again.
+        edited: The round in which rows are edited by hand.
+        edits: How many of each source.
+        silent: Objects of each source that change without any event.
+    """
+
+    objects: float = 1.0
+    rounds: int = 120
+    pace: float = 0.15
+    killed: int = 12
+    absent: int = 8
+    edited: int = 110
+    edits: int = 5
+    silent: int = 14
 
 
-def main(*, seed: int) -> int:
-    """Show the main job, and return 0 only if not one object diverges in the end."""
-    console = Console(stderr=False, highlight=False, soft_wrap=True)
-    folder = Path(tempfile.mkdtemp(prefix="reconciler-demo-"))
-    folder.chmod(0o755)  # as root the embedded server runs as another user, who must get in
+def main(*, seed: int, size: Size | None = None) -> int:
+    """Show the main job, and return 0 only if not one object diverges in the end; leave nothing behind."""
+    console = _console()
     began = time.monotonic()
+    with _ended_by_signals(), _folder() as folder, ExitStack() as stack:
+        compared = _Demo(console, folder, seed=seed, size=size or Size(), stack=stack).show()
+    console.print(f"seed {seed}, {time.monotonic() - began:.0f} s")
+    console.print(str(compared))
+    return 0 if compared.equal else 1
+
+
+def _console() -> Console:
+    """Return what writes to a terminal as wide as it is, and to anything else in lines of one width."""
+    console = Console(highlight=False, soft_wrap=True)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=_WIDTH)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield a folder that goes with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="reconciler-demo-"))
     try:
-        with ExitStack() as stack:
-            compared = _Demo(console, folder, seed, stack).show()
+        folder.chmod(0o755)  # as root the embedded server runs as another user, who must get in
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    console.print(f"seed {seed}, {time.monotonic() - began:.0f} s")
-    console.print(
-        f"{compared.theirs} objects at the providers, {compared.ours} in the mirror, "
-        f"{len(compared.divergent)} divergent"
-    )
-    return 0 if not compared.divergent and compared.theirs == compared.ours else 1
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let the first signal that asks for the end undo everything in order, and no further one disturb that."""
+
+    def end(_: int, __: FrameType | None) -> None:
+        for each in _ENDS:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, end) for each in _ENDS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class _Daemon:
+    """A daemon that takes deliveries, and the addresses of its listeners."""
+
+    child: Child
+    web: str
+    admin: str
 
 
 class _Demo:
-    def __init__(self, console: Console, folder: Path, seed: int, stack: ExitStack) -> None:
+    def __init__(self, console: Console, folder: Path, *, seed: int, size: Size, stack: ExitStack) -> None:
         self._console = console
         self._folder = folder
         self._seed = seed
-        self._stack = stack
-        self._chance = Random(seed)  # noqa: S311 - a seeded course of events, not a secret
-        self._config = folder / "reconciler.toml"
-        self._environment = {
-            **os.environ,
-            "DEMO_KEY": "sk_test_standin",
-            "DEMO_SECRET": "whsec_standin",
-            "RECONCILER_CONFIG": str(self._config),
-        }
-        self._edited: list[str] = []
+        self._size = size
+        self._parts = parts()
+        self._embedded = Embedded(folder / "state" / "postgres")
+        stack.callback(self._embedded.close)
+        self._children = stack.enter_context(Children(folder, environment=self._environment()))
+        self._tallies = Tallies()
 
     def show(self) -> Compared:
-        embedded = self._stack.enter_context(Embedded(self._folder / "state" / "postgres"))
-        self._url = embedded.url("reconciler")
-        provider = self._provider()
-        daemon, address = self._daemon()
-        self._say(f"a PostgreSQL, a stand-in for Stripe and a daemon are running (pid {daemon.pid})")
-        daemon = self._happen(provider, daemon, address)
-        self._settle(provider)
-        provider.change_in_silence(40)
-        self._say("40 objects changed or went without any event")
-        self._report("before any sweep", self._compare(provider))
-        swept = self._reconcile("--since", "1h")
-        self._report("after reconcile --since 1h", self._compare(provider))
-        full = self._reconcile("--since", "1h", "--full")
-        compared = self._compare(provider)
-        self._report("after reconcile --since 1h --full", compared)
-        self._table(provider, [swept, full])
-        self._story()
-        daemon.stop()
+        providers = self._stand_ins()
+        daemon = self._happen(providers)
+        self._settle(providers)
+        silent = sum(each.change_in_silence(self._size.silent) for each in providers)
+        self._say(f"{silent} objects changed or went without any event")
+        self._compare("before any sweep", providers)
+        self._reconcile("--since", "1h")
+        self._say_what_no_feed_showed(self._compare("after reconcile --since 1h", providers))
+        self._reconcile("--since", "1h", "--full")
+        compared = self._compare("after reconcile --since 1h --full", providers)
+        self._tallies.add_daemon(daemon.admin)
+        self._console.print(table(self._url, providers, self._tallies))
+        self._tell_a_story()
         for ref in compared.divergent[:10]:
-            self._say(f"divergent: {ref}")
+            self._say(f"divergent: {'/'.join(ref)}")
         return compared
 
     # --- what happens ---
 
-    def _provider(self) -> Provider:
-        arguments = ["sandbox", "stripe", "--port", "0"]
-        child = self._stack.enter_context(
-            running(arguments, environment=self._environment, log=self._folder / "stand-in.log")
-        )
-        address = child.line("http://")
-        provider = Provider(address[address.index("http://") :].split()[0], self._chance)
-        provider.ask("POST", "/seed", {"seed": self._seed})
-        self._config.write_text(
-            _CONFIGURATION.format(state=json.dumps(str(self._folder / "state")), source=SOURCE, url=provider.url)
-        )
-        return provider
+    def _environment(self) -> dict[str, str]:
+        """Return our own, with the demo's secrets, and without what would configure another program than the demo's."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS) or name == _KEPT}
+        secrets = {name: value for part in self._parts for name, value in part.environment().items()}
+        return {**inherited, **secrets, "RECONCILER_CONFIG": str(self._folder / "reconciler.toml")}
 
-    def _daemon(self, *, web: str = "127.0.0.1:0") -> tuple[Child, str]:
-        environment = {**self._environment, "RECONCILER_WEB__LISTEN": web}
-        daemon = Child(["serve"], environment=environment, log=self._folder / "daemon.log")
-        self._stack.callback(daemon.stop)
-        ready = json.loads(daemon.line("serve.ready"))
-        return daemon, ready["web"]
+    def _stand_ins(self) -> list[Provider]:
+        """Start the stand-ins and the database side by side, and make the first objects."""
+        started = [
+            (part, self._children.start("sandbox", part.provider, "--port", "0", log=f"stand-in-{part.provider}"))
+            for part in self._parts
+        ]
+        self._url = self._embedded.start().url("reconciler")
+        providers = [Provider(part, _address(child.line("http://")), seed=self._seed) for part, child in started]
+        for provider in providers:
+            provider.create(self._size.objects)
+        tables = [each.part.configuration(each.url) for each in providers]
+        # The nightly sweep is the first that each source has, and comes again long after the demo.
+        nightly = f"{datetime.now(UTC) - timedelta(hours=2):%H:%M}"
+        told = _CONFIGURATION.format(state=json.dumps(str(self._folder / "state")), nightly=nightly)
+        (self._folder / "reconciler.toml").write_text(told + "".join(tables))
+        return providers
 
-    def _happen(self, provider: Provider, daemon: Child, address: str) -> Child:
-        hook = {"url": f"http://{address}/webhooks/{SOURCE}", "secret": self._environment["DEMO_SECRET"]}
-        provider.ask("PUT", "/webhooks", hook)
-        provider.ask("PUT", "/faults", _FAULTS)
-        provider.create()
-        for number in range(_ROUNDS):
-            began = time.monotonic()
-            provider.change(_CHANGES_A_ROUND)
-            if number == _KILLED_IN:
-                daemon.kill()
-                self._say(f"the daemon was killed with SIGKILL (pid {daemon.pid})")
-            if number == _KILLED_IN + 8:
-                daemon, _ = self._daemon(web=address)
-                self._say(f"and started again (pid {daemon.pid})")
-            if number == _EDITED_IN:
-                self._edit_by_hand()
-            time.sleep(max(0.0, _ROUND - (time.monotonic() - began)))
-        happened = ", ".join(f"{count} {what}" for what, count in sorted(provider.changes.items()))
-        self._say(f"at the provider: {happened}")
+    def _daemon(self, *, web: str = "127.0.0.1:0") -> _Daemon:
+        """Start a daemon, and return once it takes deliveries."""
+        child = self._children.start("serve", log="daemon", environment={"RECONCILER_WEB__LISTEN": web})
+        ready = json.loads(child.line("serve.ready"))
+        return _Daemon(child, web=ready["web"], admin=ready["admin"])
+
+    def _happen(self, providers: Sequence[Provider]) -> _Daemon:
+        """Let everything happen, with a daemon that is killed and started again; return the last one."""
+        size, daemon = self._size, self._daemon()
+        names = ", ".join(each.part.name for each in providers)
+        self._say(f"a PostgreSQL, stand-ins for {names} and a daemon are running (pid {daemon.child.pid})")
+        self._wait(_LOADING.format(sources=len(providers)))
+        for each in providers:
+            each.send_to(daemon.web)
+        for number in range(size.rounds):
+            until = time.monotonic() + size.pace
+            for each in providers:
+                each.change(each.part.changes)
+            if number == size.killed:
+                self._kill(daemon)
+            if number == size.killed + size.absent:
+                daemon = self._daemon(web=daemon.web)
+                self._say(f"and started again (pid {daemon.child.pid})")
+            if number == size.edited:
+                self._edit_by_hand(providers)
+            time.sleep(max(0.0, until - time.monotonic()))
+        happened = sum((each.happened for each in providers), start=Counter())
+        told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
+        self._say(f"at the providers: {told}")
         return daemon
 
-    def _edit_by_hand(self) -> None:
-        with psycopg.connect(self._url) as connection:
-            rows = connection.execute(
-                "SELECT kind, id FROM reconciler.objects WHERE deleted_at IS NULL ORDER BY kind, id"
-            ).fetchall()
-            for number, (kind, identity) in enumerate(self._chance.sample(rows, 12)):
-                statement = (
-                    'UPDATE reconciler.objects SET body = body || \'{"edited": "by hand"}\' WHERE (kind, id) = (%s, %s)'
-                    if number % 3
-                    else "DELETE FROM reconciler.objects WHERE (kind, id) = (%s, %s)"
-                )
-                connection.execute(statement, (kind, identity))
-                self._edited.append(f"{kind}/{identity}")
-        self._say(f"{len(self._edited)} rows were edited or deleted by hand")
+    def _kill(self, daemon: _Daemon) -> None:
+        self._tallies.add_daemon(daemon.admin)
+        daemon.child.kill()
+        self._say(f"the daemon was killed with SIGKILL (pid {daemon.child.pid})")
 
-    def _settle(self, provider: Provider) -> None:
-        """Wait until every delivery has arrived, and until the daemon has read what they named."""
-        pending = provider.ask("POST", "/flush?timeout=60")["pending"]
-        provider.ask("PUT", "/faults", {})
+    def _edit_by_hand(self, providers: Sequence[Provider]) -> None:
+        """Change some rows, and delete every third, behind the back of everybody."""
+        edited = 0
+        with psycopg.connect(self._url) as connection:
+            for each in providers:
+                for turn, key in enumerate(each.some(self._size.edits)):
+                    statement = _DELETED if turn % 3 == 2 else _EDITED
+                    edited += connection.execute(statement, (each.part.source, *key)).rowcount
+        self._say(f"{edited} rows were edited or deleted by hand")
+
+    def _settle(self, providers: Sequence[Provider]) -> None:
+        """Wait until all that was sent has arrived, and all that it asked for is read."""
+        pending = sum(each.behave() for each in providers)
+        self._wait(_DUE)
+        self._say(f"the providers are quiet, {pending} deliveries are on their way")
+
+    def _wait(self, busy: str) -> None:
+        """Wait until the statement *busy* finds nothing any more, but not for ever."""
         until = time.monotonic() + _SETTLES_WITHIN
         with psycopg.connect(self._url, autocommit=True) as connection:
-            while time.monotonic() < until:
-                found = connection.execute(
-                    "SELECT count(*) FROM reconciler.refetches WHERE wanted > done AND dead_at IS NULL"
-                    " AND (leased_until IS NULL OR leased_until < clock_timestamp())"
-                ).fetchone()
-                if found is not None and found[0] == 0:
-                    break
-                time.sleep(0.1)
-        self._say(f"the provider is quiet, {pending} deliveries are on their way")
+            while time.monotonic() < until and connection.execute(busy.encode()).fetchone() is not None:
+                time.sleep(_LOOKS_EVERY)
 
     # --- what is said ---
 
     def _say(self, sentence: str) -> None:
         self._console.print(f"· {sentence}")
 
-    def _report(self, when: str, compared: Compared) -> None:
-        self._say(f"{when}: {len(compared.divergent)} of {compared.theirs} objects diverge")
-
-    def _reconcile(self, *arguments: str) -> Mapping[str, Any]:
-        code, report = answer(list(arguments), environment=self._environment)
+    def _reconcile(self, *arguments: str) -> None:
+        code, report = self._children.answer(*arguments)
         if not isinstance(report, dict):
             raise ReconcilerError(f"reconcile {' '.join(arguments)} said {report!r}")
-        told = report["kinds"]
-        listed, applied = sum(each["listed"] for each in told), sum(each["applied"] for each in told)
+        self._tallies.add_run(report)
+        kinds = report["kinds"]
+        listed, applied = sum(each["listed"] for each in kinds), sum(each["applied"] for each in kinds)
         self._say(
             f"reconcile {' '.join(arguments)}: run {report['id']} {report['state']} (exit code {code}), "
             f"{listed} listed, {applied} applied, {len(report['drift'])} rows had drifted"
         )
         if report["because"]:
             self._say(f"because {report['because']}")
-        return report
 
-    def _compare(self, provider: Provider) -> Compared:
-        """Compare every body at the provider with our row; shares no code with what it checks."""
-        theirs = provider.truth()
-        with psycopg.connect(self._url) as connection:
-            rows = connection.execute(
-                "SELECT kind, id, body::text, deleted_at IS NOT NULL FROM reconciler.objects"
-            ).fetchall()
-        ours = {(kind, identity): None if gone else json.loads(body) for kind, identity, body, gone in rows}
-        mirrored = {kind for kind, _ in ours}
-        there = {key: body for key, body in theirs.items() if body is not None and key[0] in mirrored}
-        here = {key: body for key, body in ours.items() if body is not None}
-        divergent = sorted("/".join(key) for key in there.keys() | here.keys() if there.get(key) != here.get(key))
-        return Compared(len(there), len(here), tuple(divergent))
+    def _compare(self, when: str, providers: Sequence[Provider]) -> Compared:
+        theirs = {(each.part.source, *key): body for each in providers for key, body in each.truth().items()}
+        compared = compare(theirs, ours(self._url), {part.source: part.provider for part in self._parts})
+        self._say(f"{when}: {len(compared.divergent)} of {compared.theirs} objects diverge")
+        return compared
 
-    def _table(self, provider: Provider, reports: list[Mapping[str, Any]]) -> None:
-        counted = self._counted()
-        sent = provider.ask("GET", "/deliveries?last=0")
-        calls = provider.ask("GET", "/calls?last=0")
-        table = Table(title="what happened", show_header=False, title_justify="left")
-        table.add_row("objects at the provider", str(counted["objects"]))
-        table.add_row(
-            "deliveries",
-            f"{sent['sent']} sent, {sent['dropped']} lost, {sent['duplicates']} doubled, "
-            f"{sent['reordered']} reordered, {sent['failed']} attempts unanswered",
-        )
-        table.add_row("notifications stored", f"{counted['events']}, of these {counted['unanswered']} not read yet")
-        table.add_row("duplicates seen", str(counted["duplicates"]))
-        table.add_row("applied", _spelled(counted["history"]))
-        table.add_row("declined and tied writes", _spelled(counted["declined"]))
-        table.add_row("drift by cause", _spelled(counted["drift"]))
-        table.add_row(
-            "provider calls",
-            f"{calls['total']} ({_spelled(calls['statuses'])}), of these "
-            f"{sum(each['calls'] for report in reports for each in report['kinds'])} by the two runs",
-        )
-        self._console.print(table)
+    def _say_what_no_feed_showed(self, compared: Compared) -> None:
+        for part in self._parts:
+            if left := compared.of(part.source):
+                self._say(f"what no feed of {part.name}'s could show: {left}")
 
-    def _counted(self) -> dict[str, Any]:
+    def _tell_a_story(self) -> None:
+        """Tell the story of one object: of those that drifted, one whose story is rich and not too long."""
         with psycopg.connect(self._url, options="-csearch_path=reconciler") as connection:
-
-            def number(statement: str) -> int:
-                found = connection.execute(statement.encode()).fetchone()
-                return 0 if found is None or found[0] is None else int(found[0])
-
-            def counts(statement: str) -> dict[str, int]:
-                return dict(connection.execute(statement.encode()).fetchall())
-
-            return {
-                "objects": number("SELECT count(*) FROM objects WHERE deleted_at IS NULL"),
-                "events": number("SELECT count(*) FROM webhook_events"),
-                "unanswered": number("SELECT count(*) FROM webhook_events WHERE outcome IS NULL"),
-                "duplicates": number("SELECT sum(duplicates) FROM webhook_events"),
-                "history": counts("SELECT what, count(*) FROM object_history GROUP BY what ORDER BY 2 DESC"),
-                "declined": counts("SELECT verdict, count(*) FROM declined_writes GROUP BY verdict ORDER BY 2 DESC"),
-                "drift": counts("SELECT cause, count(*) FROM drift GROUP BY cause ORDER BY 2 DESC"),
-            }
-
-    def _story(self) -> None:
-        """Tell the story of one object: one that was edited by hand, if there is one with much to tell."""
-        with psycopg.connect(self._url, options="-csearch_path=reconciler") as connection:
-            found = connection.execute(
-                "SELECT kind, id FROM drift WHERE cause IN ('hand_edit', 'missed_notification')"
-                " ORDER BY cause, seq LIMIT 1"
-            ).fetchone()
+            found = connection.execute(_EVENTFUL).fetchone()
         if found is None:
             return
-        kind, identity = found
-        _, told = answer(["explain", SOURCE, kind, identity], environment=self._environment)
+        source, scope, kind, id_ = found
+        named = [source, kind, id_, *(["--scope", scope] if scope else [])]
+        _, told = self._children.answer("explain", *named)
         if not isinstance(told, dict):
             return
-        self._console.print(f"\nthe story of {told['ref']} (reconcile explain {SOURCE} {kind} {identity}):")
+        self._console.print(f"the story of one object (reconcile explain {' '.join(named)}):")
         story = told["story"]
-        for each in story if len(story) <= 16 else [*story[:6], None, *story[-8:]]:
+        for each in story if len(story) <= _STORY else [*story[:6], None, *story[-9:]]:
             self._console.print("   …" if each is None else f"   {each['at'][11:23]}  {each['text']}")
         self._console.print()
 
 
-def _spelled(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in counts.items()) or "none"
+# Each source is swept for the first time as soon as the daemon is up.
+_LOADING = "SELECT FROM reconciler.runs WHERE state <> 'running' HAVING count(*) < {sources}"
+_EDITED = """\
+UPDATE reconciler.objects SET body = body || '{"id": "edited by hand"}'
+WHERE (source, scope, kind, id) = (%s, %s, %s, %s)
+"""
+_DELETED = "DELETE FROM reconciler.objects WHERE (source, scope, kind, id) = (%s, %s, %s, %s)"
+_DUE = """\
+SELECT FROM reconciler.refetches
+WHERE wanted > done AND dead_at IS NULL AND (leased_until IS NULL OR leased_until < clock_timestamp())
+LIMIT 1
+"""
+_EVENTFUL = """\
+SELECT drift.source, drift.scope, drift.kind, drift.id
+FROM drift
+JOIN object_history AS told USING (source, scope, kind, id)
+LEFT JOIN event_objects AS named USING (source, scope, kind, id)
+GROUP BY drift.source, drift.scope, drift.kind, drift.id
+ORDER BY count(DISTINCT named.event_id) BETWEEN 2 AND 6 DESC,
+         bool_or(drift.cause = 'hand_edit') DESC,
+         count(DISTINCT told.what) DESC,
+         min(drift.seq)
+LIMIT 1
+"""
 
 
-if __name__ == "__main__":
-    sys.exit(main(seed=1))
+def _address(line: str) -> str:
+    return line[line.index("http://") :].strip()
