@@ -71,7 +71,9 @@ def _upgrade(connection: Connection, schema: str) -> list[str]:
     _refuse_strangers(connection, schema, missing)
     if not _exists(connection, schema):
         connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
-    connection.execute(text("SELECT set_config('search_path', :path, true)"), {"path": f"{schema}, pg_catalog"})
+    # Functions keep this path: named last, nobody's temporary tables stand before ours.
+    path = f"{schema}, pg_catalog, pg_temp"
+    connection.execute(text("SELECT set_config('search_path', :path, true)"), {"path": path})
     config = _config(schema)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

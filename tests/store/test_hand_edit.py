@@ -274,6 +274,7 @@ def test_edit_from_elsewhere(lone_stage: Stage) -> None:
     with psycopg.connect(stage.database.url, autocommit=True) as connection:
         connection.execute("SET search_path TO public")
         connection.execute("CREATE TABLE public.refetches (id text)")
+        connection.execute("CREATE TEMPORARY TABLE refetches (id text)")
         connection.execute("UPDATE reconciler.objects SET body = '{}'")
 
     check_forgotten(stage, ref)
