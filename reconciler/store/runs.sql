@@ -126,8 +126,8 @@ WHERE (asked.source, asked.scope, asked.kind, asked.id) = (%(source)s, %(scope)s
   AND asked.wanted <= %(wanted)s;
 
 -- name: left_in_run
--- What this run still waits for, by source and kind: how many, when the next is due (with its lease), how many are dead,
--- and whether the source or the scope is paused.
+-- What this run still waits for, by source and kind: how many, when the next is due, how many are dead, and whether the
+-- source or the scope is paused. What somebody has leased is being read: the lease does not put it off.
 SELECT asked.source, asked.kind, count(*) AS open,
        count(*) FILTER (WHERE mine.dead_at IS NOT NULL) AS dead,
        count(*) FILTER (WHERE mine.done >= asked.wanted) AS read,
@@ -135,7 +135,7 @@ SELECT asked.source, asked.kind, count(*) AS open,
            SELECT FROM pauses
            WHERE pauses.source = asked.source AND pauses.scope IN ('', asked.scope) AND pauses.until > clock_timestamp()
        )) AS paused,
-       min(GREATEST(LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at), mine.leased_until))
+       min(LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at))
            FILTER (WHERE mine.dead_at IS NULL) AS next_at,
        clock_timestamp() AS now
 FROM run_objects AS asked

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     MakeCase = Callable[..., "Case"]
 
 EVERY = ("stripe", "github", "shopify")
+FIRST = {"stripe": "customer", "github": "issue", "shopify": "order"}
+"""A kind of each provider that shows its habits."""
+
 STAMPED = [
     ("stripe", "product"),
     ("github", "issue"),

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler import content
 from reconciler.cli import main
-from tests.paths.cases import EVERY, HOOK, SECRET, ago
+from tests.paths.cases import EVERY, FIRST, HOOK, SECRET, ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.paths.cases import Case, MakeCase
 
 REFUSED = {"stripe": 400, "github": 400, "shopify": 401}
-FIRST = {"stripe": "customer", "github": "issue", "shopify": "order"}
 MIB = 1024 * 1024
 BIG = 9_007_199_254_740_993
 AUTHORIZED = {"Authorization": "token ghp_standinofatoken"}
