@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -393,13 +393,13 @@ def test_k49_what_another_reads(case_of: MakeCase, provider: str) -> None:
     case.want(kind, made)
     leased = "leased_until = clock_timestamp() + interval '5 minutes', lease_token = gen_random_uuid()"
     case.edit(f"UPDATE refetches SET {leased}, leased_wanted = wanted")
-    nightly = ThreadPoolExecutor(1).submit(case.sweep, kind)
-    until(lambda: case.rows("SELECT tallies -> 'kinds' -> 0 ->> 'listed' FROM runs") == [("1",)])
-    waits = not nightly.done()
+    with ThreadPoolExecutor(1) as pool:
+        nightly = pool.submit(case.sweep, kind)
+        until(lambda: case.rows("SELECT tallies -> 'kinds' -> 0 ->> 'listed' FROM runs") == [("1",)])
+        _, waiting = wait([nightly], timeout=0.5)
+        case.edit("UPDATE refetches SET leased_until = clock_timestamp()")
+        told = nightly.result(20)
 
-    case.edit("UPDATE refetches SET leased_until = clock_timestamp()")
-    told = nightly.result(20)
-
-    assert waits
-    assert told.state == "complete"
+    assert waiting
+    assert (told.state, told.report["because"]) == ("complete", None)
     assert case.wrong(kind) == []
