@@ -407,12 +407,13 @@ def test_two_installations(database: Database, tmp_path: Path, hub: Hub, private
 
 
 def test_repositories_of_one_installation(database: Database, tmp_path: Path, hub: Hub, private_key: str) -> None:
-    """Sources that share an installation are told apart by repository; one that both mirror goes to both."""
+    """Sources are told apart by repository; one that both mirror goes to both, and to no source outside the endpoint."""
     base = json.dumps(hub.at.url)
     token = 'token = "env:HUB_TOKEN"\n'
     text = (
         installed(tmp_path, "shop", ACME, private_key, api_base=base, repositories='["Acme/Shop"]')
         + github("both", token, api_base=base, repositories='["acme/shop", "acme/blog"]')
+        + github("outside", token, api_base=base, organizations='["acme", "stranger"]')
         + app_of("shop", "both")
     )
     with front(database, tmp_path, text) as made:
