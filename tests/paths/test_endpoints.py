@@ -407,7 +407,7 @@ def test_two_installations(database: Database, tmp_path: Path, hub: Hub, private
 
 
 def test_repositories_of_one_installation(database: Database, tmp_path: Path, hub: Hub, private_key: str) -> None:
-    """Sources are told apart by repository; one that both mirror goes to both, and to no source outside the endpoint."""
+    """Sources are told apart by repository; one that both mirror goes to both, and never outside the endpoint."""
     base = json.dumps(hub.at.url)
     token = 'token = "env:HUB_TOKEN"\n'
     text = (
