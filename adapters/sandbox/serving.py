@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
 import threading
@@ -77,14 +78,17 @@ def serving(stand_in: StandIn, *, port: int = 0, host: str = LOOPBACK) -> Iterat
 
 def wait_for_signal() -> None:
     """Return when the program is asked to end (SIGINT, SIGTERM); for the main thread only."""
-    asked = threading.Event()
+    # Not an event: a second signal within its lock, or within that of whoever waits, would wait for ever.
+    asked, ask = os.pipe()
     wanted = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(each, lambda *_: asked.set()) for each in wanted]
+    before = [signal.signal(each, lambda *_: os.write(ask, b".")) for each in wanted]
     try:
-        asked.wait()
+        os.read(asked, 1)
     finally:
         for each, handler in zip(wanted, before, strict=True):
             signal.signal(each, handler)
+        os.close(asked)
+        os.close(ask)
 
 
 def _listen(host: str, port: int) -> socket.socket:
