@@ -194,6 +194,10 @@ class _Sites(ast.NodeVisitor):
         for part in node.body:
             self.visit(part)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # what is zipped has one length
+            self.visit(node.value)
+
     def visit_If(self, node: ast.If) -> None:
         if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
             self.turn_round(node)

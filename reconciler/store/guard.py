@@ -428,7 +428,9 @@ class _Applying:
         """Apply readings of different objects; return their outcomes in the same order."""
         weighed = [self._weigh(reading) for reading in readings]
         sound = [each for each in weighed if self._below(each) and not self._is_first_absence(each)]
-        self._outrun(max(each.incoming.reading.read_from, each.incoming.read_until - 1) for each in weighed)
+        self._outrun(
+            max(each.incoming.reading.read_from, each.incoming.read_until) for each in weighed if not self._below(each)
+        )
         inserted = self._insert(sound)
         stored = self._lock([each for each in weighed if each.ref not in inserted])
         gone = [each for each in sound if each.ref not in inserted | stored.keys()]
