@@ -136,7 +136,10 @@ class Mutant:
 
 # Changes that make no difference: how their line begins, what was done to it, and why.
 ARGUED: tuple[tuple[str, str, str], ...] = (
+    ("FURTHEST = timedelta", "25 became 26", "anything beyond the last look a day after will do"),
+    ("_ANY_SHAPE = 2**31", "1 became 2", "anything beyond every shape will do"),
     ("digest = hashlib.sha256", "16 became 17", "any length tells shapes apart"),
+    ("if mentioned.stamp is not None and (about", "Gt became GtE", "of two mentions with one stamp either will do"),
 )
 
 

@@ -58,7 +58,7 @@ def test_event_is_stored_once(stage: Stage, told: Iterator[str]) -> None:
     assert (receipt.duplicate, receipt.ignored, receipt.declined) == (False, False, ())
     assert (row.payload, row.raw, row.headers) == ({"id": "é", "n": 10**30}, b"\xff", {"host": "here"})
     assert (row.event_type, row.occurred_at, row.received_at, row.secret) == ("changed", at(0), at(0), 1)
-    assert (row.outcome, row.processed_at, row.duplicates) == (None, None, 0)
+    assert (row.outcome, row.processed_at, row.duplicates, row.last_repeat_at) == (None, None, 0, None)
     assert waits(stage, event)[ref.id] == refetch.wanted
     assert set(waits(stage, event)) == {ref.id, other.id}
     assert (refetch.reason, refetch.due_at) == ("webhook", at(0))

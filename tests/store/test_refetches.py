@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.model import Reason, Verdict
 from reconciler.store import guard, refetches, statements
-from reconciler.store.refetches import Again, Seen, Want
+from reconciler.store.refetches import Again, Older, Seen, Want
 from tests.store.stage import LEASE, SOURCE, STAMPED, UNSTAMPED, alive, at
 
 if TYPE_CHECKING:
@@ -781,6 +781,21 @@ def test_seen_is_replaced_or_kept(stage: Stage) -> None:
 
     assert kept.told == ('{"again": ["2026-11-30T03:10:50+00:00", "2026-11-30T03:11:00+00:00"], "behind": 2}')
     assert found(stage, ref).told == '{"again": ["2026-11-30T03:11:00+00:00"]}'
+
+
+def test_ladders_stand_unless_the_row_moved(stage: Stage) -> None:
+    """A reread that tells nothing of the ladders leaves them as they are; a row that moved ends the guard's own."""
+    ref = stage.ref()
+    note = Seen(older=Older(2, at(1), 30, at(2)), behind=1)
+    again(stage, ref, 50, seen=note)
+    again(stage, ref, 60)
+    kept = stage.run(lambda c: refetches.seen(c, ref))
+
+    again(stage, ref, moved=True)
+
+    assert kept == note
+    assert stage.run(lambda c: refetches.seen(c, ref)) == Seen(behind=1)
+    assert stage.run(lambda c: refetches.seen(c, stage.ref())) == Seen()
 
 
 def test_wakes_workers(stage: Stage) -> None:
