@@ -78,15 +78,18 @@ def serving(stand_in: StandIn, *, port: int = 0, host: str = LOOPBACK) -> Iterat
 
 def wait_for_signal() -> None:
     """Return when the program is asked to end (SIGINT, SIGTERM); for the main thread only."""
-    # Not an event: a second signal within its lock, or within that of whoever waits, would wait for ever.
+    # What the signal itself writes wakes us whichever thread it came to, and needs no lock that another could hold.
     asked, ask = os.pipe()
+    os.set_blocking(ask, False)
     wanted = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(each, lambda *_: os.write(ask, b".")) for each in wanted]
+    woken = signal.set_wakeup_fd(ask, warn_on_full_buffer=False)
+    before = [signal.signal(each, lambda *_: None) for each in wanted]
     try:
         os.read(asked, 1)
     finally:
         for each, handler in zip(wanted, before, strict=True):
             signal.signal(each, handler)
+        signal.set_wakeup_fd(woken)
         os.close(asked)
         os.close(ask)
 
