@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.adapter import patiently
 from reconciler.errors import AccessLost
 from reconciler.store import runs
 
@@ -59,12 +60,12 @@ class Pinned:
 
     def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
         """Yield what the feed shows, read from the pinned account."""
-        self._contact()
+        patiently(self._contact)
         yield from self._adapter.changed_since(kind, scope, since)
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
         """Yield every object, read from the pinned account."""
-        self._contact()
+        patiently(self._contact)
         yield from self._adapter.crawl(kind, scope)
 
     def identity(self, scope: str = "") -> str:

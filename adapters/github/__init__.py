@@ -23,7 +23,8 @@ Stamp
 
 Changed since
     Issues and comments: `since`, inclusive, oldest change first. Each page is followed by the list from the last stamp
-    on, for page numbers shift while objects change; only where a page holds one stamp alone is its link followed.
+    on, for page numbers shift while objects change; only where a page holds one stamp alone is its link followed, and
+    the page before looked at again.
     `since=1970...` shows nothing (AB): everything is listed without it. Issues come with pull requests among them,
     which are not issues. Pull requests and an account's repositories: latest change first, until one is too old; what
     changes meanwhile is in the next window. Both lists show less than a fetch: hints. Releases, labels and milestones

@@ -61,19 +61,24 @@ class Lists:
         """
         Yield a list that is sorted by change and can begin at a stamp, each page from the last stamp on.
 
-        So no page number can shift; only where a page holds one stamp alone is its link followed. Repeats itself.
+        So no page number can shift; only where a page holds one stamp alone is its link followed, and the page before
+        looked at again after each: what slid there meanwhile is on neither else. Repeats itself.
         """
         target, parameters, passed = shelf.target, first(shelf, since), set[str]()
+        behind: Marked | None = None
         while True:
-            listed = self._calls.page(shelf.operation, target, parameters)
+            at, listed = _address(target, parameters), self._calls.page(shelf.operation, target, parameters)
             yield listed
+            if behind is not None:
+                yield self._calls.page(shelf.operation, behind.at, etag=behind.listed.etag)
             if not listed.further:
                 return
             reached = _reached(listed, stamp)
             if reached is not None and (since is None or reached > since):
-                since, passed = reached, set()
+                since, passed, behind = reached, set(), None
                 target, parameters = shelf.target, first(shelf, since)
             else:
+                behind = Marked(at, listed, {})
                 target, parameters = listed.further, {}
                 _move_on(shelf, target, passed)
 

@@ -7,12 +7,13 @@ from collections import Counter
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import structlog
 
-from reconciler.adapter import Listing
+from reconciler.adapter import Listing, patiently
 from reconciler.errors import ConfigError, DatabaseUnavailable, ReconcilerError, SourceError, SourceRefused
 from reconciler.model import Hint, ObjectRef, Via
 from reconciler.store import marks, runs
@@ -158,6 +159,8 @@ class Sweep:
     def _renewed(self, going: Going) -> Iterator[None]:
         """Keep the run's kinds held while the block runs; a run that loses them asks its providers no more."""
         over = Event()
+        if self._stop.is_set():
+            going.ended.set()
 
         def renew() -> None:
             since = time.monotonic()
@@ -256,7 +259,7 @@ class Sweep:
         adapter = self._adapters[report.source]
         try:
             self._refuse_older_shape(report)
-            first, *others = adapter.scopes(report.kind) or ("",)
+            first, *others = patiently(partial(adapter.scopes, report.kind)) or ("",)
         except SourceError as error:
             self._say_incomplete(report, error)
             return
