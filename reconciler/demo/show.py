@@ -91,6 +91,11 @@ def main(*, seed: int, size: Size | None = None) -> int:
     with _ended_by_signals(), _folder() as folder, ExitStack() as stack:
         compared = _Demo(console, folder, seed=seed, size=size or Size(), stack=stack).show()
     console.print(f"seed {seed}, {time.monotonic() - began:.0f} s")
+    return conclude(console, compared)
+
+
+def conclude(console: Console, compared: Compared) -> int:
+    """Say in one line how both sides stand, and return the exit code: 0 only if not one object diverges."""
     console.print(str(compared))
     return 0 if compared.equal else 1
 
