@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -417,7 +418,7 @@ def test_progress_on_a_terminal(stage: Stage) -> None:
 
 def test_broken_pipe() -> None:
     """Whoever stops reading hears no complaint."""
-    shell = f"{sys.executable} -m reconciler kinds --format json | true"
+    shell = f"{shlex.quote(sys.executable)} -m reconciler kinds --format json | true"
 
     done = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 

@@ -163,7 +163,7 @@ def test_start_brings_a_server_and_close_ends_it(root: Path) -> None:
         listens = ask(embedded.url(), "SHOW listen_addresses")
 
     assert (fsync, database, listens) == ("on", "reconciler", "")
-    assert is_down(root)
+    eventually(lambda: is_down(root))
 
 
 def test_rows_outlive_the_server(root: Path) -> None:
@@ -194,7 +194,7 @@ def test_start_and_close_may_be_repeated(root: Path) -> None:
 
     assert embedded.start() is embedded.start()
     embedded.close()
-    assert is_down(root)
+    eventually(lambda: is_down(root))
     embedded.close()
 
 
@@ -210,7 +210,7 @@ def test_many_starting_at_once_share_one_server(root: Path) -> None:
         assert answers(urls.pop())
         assert server(root) == pid
 
-    assert is_down(root)
+    eventually(lambda: is_down(root))
 
 
 def test_a_killed_user_leaves_no_server_behind(root: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_killed_server_comes_back(root: Path) -> None:
         eventually(lambda: guardian.postmaster(root / "data") not in {None, killed} and answers(embedded.url()))
 
         assert ask(embedded.url("reconciler"), "SELECT number FROM kept") == "42"
-    assert is_down(root)
+    eventually(lambda: is_down(root))
 
 
 def test_a_killed_guardian_costs_nothing(root: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_killed_guardian_costs_nothing(root: Path) -> None:
             assert not guardian.is_free(root / guardian.GUARD)
         assert answers(embedded.url())
 
-    assert is_down(root)
+    eventually(lambda: is_down(root))
 
 
 def test_a_guardian_is_not_asked_to_go(root: Path) -> None:
@@ -468,4 +468,4 @@ def test_an_ordinary_user_needs_no_help(root: Path) -> None:
         assert {path.stat().st_uid for path in root.rglob("*")} == {nobody.pw_uid}
         assert all(map(answers, urls))
 
-    assert is_down(root)
+    eventually(lambda: is_down(root))
