@@ -163,6 +163,8 @@ def sandbox(
         stand_ins.run(provider, port=port, announce=announce)
     except OSError as error:
         raise ConfigError(f"--port {port}: {error.strerror}; name another port") from None
+    except ValueError as error:  # it needs what only an extra brings
+        raise ConfigError(str(error)) from None
 
 
 def _ref(program: Program, source: str, kind: str, identity: str, *, scope: str | None) -> ObjectRef:

@@ -49,7 +49,7 @@ class Child:
                 if word in line and written.endswith("\n"):
                     return line
             if self._process.poll() is not None or time.monotonic() > until:
-                raise ReconcilerError(f"{self._log.stem} did not start; its log says: {written[-1500:]}")
+                raise ReconcilerError(f"{self._log.stem} did not start; its log says: {written[-1500:].strip()}")
             time.sleep(_LOOKS_EVERY)
 
     def kill(self) -> None:
