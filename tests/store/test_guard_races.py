@@ -491,6 +491,15 @@ def test_row_at_the_edge_of_the_sequence(lone_stage: Stage) -> None:
         assert (outcome.verdict is TIED, outcome.because.startswith("positions")) == (True, verdict is TIED)
 
 
+def test_second_mover_of_the_sequence_waits(lone_stage: Stage) -> None:
+    """Whoever finds the sequence behind looks again once the other has moved it, and moves it no more."""
+    stage = lone_stage
+
+    in_the_way(stage, lambda c: refetches.outrun(c, 6000), lambda: stage.run(lambda c: refetches.outrun(c, 5000)))
+
+    assert stage.position() == 106_001
+
+
 def test_movers_of_the_sequence(lone_stage: Stage) -> None:
     """However many find the sequence behind at once, it never moves back under anybody's feet."""
     stage = lone_stage
