@@ -8,7 +8,7 @@ from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, TypeAlias
 
 from reconciler.budgets import Lane
-from reconciler.errors import SourceUnavailable
+from reconciler.errors import SourceRefused, SourceUnavailable
 from reconciler.model import Reading
 from reconciler.store import statements
 
@@ -90,8 +90,14 @@ def _walk(  # noqa: PLR0917 - a thread's target
     ended: threading.Event,
     abandoned: threading.Event,
 ) -> None:
+
+    def go_on() -> None:
+        if ended.is_set():
+            raise SourceRefused("the run was ended before every page was seen")
+
     try:
-        with budgets.calling(Lane.SWEEP) as calls:
+        # Looked at before each call, so that a run that was ended is not patient with its provider.
+        with budgets.calling(Lane.SWEEP, beat=go_on) as calls:
             spent = 0
             while not abandoned.is_set():
                 if ended.is_set():
