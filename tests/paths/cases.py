@@ -52,22 +52,6 @@ EVERY = ("stripe", "github", "shopify")
 FIRST = {"stripe": "customer", "github": "issue", "shopify": "order"}
 """A kind of each provider that shows its habits."""
 
-STAMPED = [
-    ("stripe", "product"),
-    ("github", "issue"),
-    ("github", "pull_request"),
-    ("github", "issue_comment"),
-    ("github", "milestone"),
-    ("shopify", "order"),
-    ("shopify", "product"),
-    ("shopify", "customer"),
-]
-"""Kinds whose objects carry the provider's own time of their last change."""
-
-UNSTAMPED = [("stripe", "customer"), ("stripe", "invoice"), ("github", "label"), ("shopify", "refund")]
-"""Kinds whose objects do not, or not one that can be trusted."""
-
-READ_LAG, ABSENCE_RECHECK = 0.2, 0.3
 DOMAIN = "standin.myshopify.com"
 HOOK = "30001"
 SECRET = "secretofastandin"

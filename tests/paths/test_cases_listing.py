@@ -64,35 +64,39 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 # --- E. Listing, windows, drift ---
 
 
-@pytest.mark.parametrize(
-    ("provider", "kind", "body"),
-    [
-        ("github", "issue", {"state": "closed"}),
-        ("github", "pull_request", {"state": "closed"}),
-        ("github", "pull_request", {"merged": True}),
-        ("github", "milestone", {"state": "closed"}),
-        ("github", "release", {"draft": True}),
-        ("shopify", "order", {"closed": True}),
-        ("shopify", "order", {"cancelReason": "CUSTOMER"}),
-        ("shopify", "product", {"status": "ARCHIVED"}),
-        ("shopify", "product", {"status": "DRAFT"}),
-        ("stripe", "subscription", {"status": "canceled"}),
-        ("stripe", "price", {"active": False}),
+FINISHED: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
+    "github": [
+        ("issue", {"state": "closed"}),
+        ("pull_request", {"state": "closed"}),
+        ("pull_request", {"merged": True}),
+        ("milestone", {"state": "closed"}),
+        ("release", {"draft": True}),
     ],
-)
-def test_k34_finished_objects(case_of: MakeCase, provider: str, kind: str, body: dict[str, Any]) -> None:
+    "shopify": [
+        ("order", {"closed": True}),
+        ("order", {"cancelReason": "CUSTOMER"}),
+        ("product", {"status": "ARCHIVED"}),
+        ("product", {"status": "DRAFT"}),
+    ],
+    "stripe": [("subscription", {"status": "canceled"}), ("price", {"active": False})],
+}
+
+
+@pytest.mark.parametrize("provider", EVERY)
+def test_k34_finished_objects(case_of: MakeCase, provider: str) -> None:
     """What was finished behind our back, or was finished before we came, is listed as all others are."""
     case = case_of(provider)
-    [made] = silently(case, kind, 1)
-    case.sweep(kind, full=True)
-    case.act("change", kind, made, body=body, deliver=False)
-    [old] = silently(case, kind, 1, body=body)
+    for kind, body in FINISHED[provider]:
+        [made] = silently(case, kind, 1)
+        case.sweep(kind, full=True)
+        case.act("change", kind, made, body=body, deliver=False)
+        [old] = silently(case, kind, 1, body=body)
 
-    told = case.sweep(kind, full=True)
+        told = case.sweep(kind, full=True)
 
-    assert told.state == "complete"
-    assert rows(case, kind) == {made, old}
-    assert case.wrong(kind) == []
+        assert told.state == "complete"
+        assert {made, old} <= rows(case, kind)
+        assert case.wrong(kind) == []
 
 
 @pytest.mark.parametrize(
@@ -118,8 +122,10 @@ def test_k35_pages_that_shift(case_of: MakeCase, *, provider: str, kind: str, co
     assert rows(case, kind) == alive
 
 
-@pytest.mark.parametrize("kind", ["label", "pull_request", "milestone"])
-@pytest.mark.parametrize("shift", ["touch", "create", "delete"])
+@pytest.mark.parametrize(
+    ("kind", "shift"),
+    [("label", "delete"), ("pull_request", "touch"), ("milestone", "create"), ("milestone", "delete")],
+)
 def test_k35_lists_by_page_number(case_of: MakeCase, kind: str, shift: str) -> None:
     """A list that only page numbers lead through misses nothing in silence: what it cannot be sure of it says."""
     case = case_of("github", more=f'kinds = ["{kind}"]')
@@ -334,10 +340,16 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
     time.tzset()
 
 
-@pytest.mark.parametrize("elsewhere", ["Asia/Singapore", "America/St_Johns"], indirect=True)
 @pytest.mark.parametrize(
-    ("provider", "since"),
-    [("shopify", "24h"), ("shopify", "local"), ("shopify", "utc"), ("github", "24h"), ("stripe", "24h")],
+    ("elsewhere", "provider", "since"),
+    [
+        ("Asia/Singapore", "shopify", "24h"),
+        ("Asia/Singapore", "shopify", "local"),
+        ("America/St_Johns", "shopify", "24h"),
+        ("America/St_Johns", "github", "local"),
+        ("Asia/Singapore", "stripe", "utc"),
+    ],
+    indirect=["elsewhere"],
 )
 @pytest.mark.usefixtures("elsewhere")
 def test_k43_wherever_this_machine_is(
@@ -404,8 +416,8 @@ def test_k52_a_limit_without_a_word(case_of: MakeCase) -> None:
 def test_k52_a_429_during_a_run(case_of: MakeCase, provider: str) -> None:
     """A limit slows a run down, and never fails it."""
     case, kind = case_of(provider), FIRST[provider]
-    silently(case, kind, 30)
-    case.faults(status={"429": 0.5})
+    silently(case, kind, 10)
+    case.faults(status={"429": 0.3})
 
     told = case.sweep(kind, full=True)
 
