@@ -7,9 +7,11 @@ import hashlib
 import hmac
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
@@ -18,7 +20,7 @@ from adapters.sandbox.clock import Clock
 from adapters.sandbox.faults import faults_from
 from adapters.sandbox.github import GitHubSandbox
 from adapters.sandbox.operations import operation_from
-from adapters.sandbox.serving import serving
+from adapters.sandbox.serving import Running
 from adapters.sandbox.shopify import ShopifySandbox
 from adapters.sandbox.stripe import StripeSandbox
 from reconciler import config, content
@@ -404,7 +406,7 @@ def case_on(
     environment |= {f"SECRET_{number}": each for number, each in enumerate(secrets)}
     file = folder / f"{provider}.toml"
     with ExitStack() as stack:
-        running = stack.enter_context(serving(made))
+        running = Running(made)
         told = _CONFIG.format(
             state=folder,
             name=_NAMES[provider],
@@ -417,25 +419,26 @@ def case_on(
         file.write_text(told)
         behind = stack.enter_context(program(config.load(file, environment)))
         stack.enter_context(behind.receiver)
+        address, stop = _listening(behind)
         case = Case(
             provider,
             made,
             clock,
             running.url,
             behind,
-            f"{stack.enter_context(_listening(behind))}/webhooks/{_NAMES[provider]}",
+            f"http://{address}/webhooks/{_NAMES[provider]}",
             environment,
             file,
             scope=_scope(made) if provider == "github" else "",
             _ticks=ticks,
         )
-        stack.enter_context(case._http)
+        stack.callback(_end, case._http.close, running.close, stop)
         case._send_to(case.inbox)
         yield case
 
 
-@contextmanager
-def _listening(behind: Program) -> Iterator[str]:
+def _listening(behind: Program) -> tuple[str, Callable[[], None]]:
+    """Return where deliveries are taken from now on, and what ends that."""
     app = public_app(
         behind.receiver,
         Heartbeats(),
@@ -444,10 +447,14 @@ def _listening(behind: Program) -> Iterator[str]:
     )
     server = WebServer(Site("web.listen", app, Listen("127.0.0.1", 0), connections=100), patience=PATIENCE)
     (address,) = server.start()
-    try:
-        yield f"http://{address}"
-    finally:
-        server.stop(1)
+    return address, partial(server.stop, 1)
+
+
+def _end(*ends: Callable[[], None]) -> None:
+    """Call these together: each waits for a while."""
+    with ThreadPoolExecutor(len(ends)) as pool:
+        for ended in [pool.submit(each) for each in ends]:
+            ended.result()
 
 
 def _scope(sandbox: Sandbox) -> str:

@@ -15,6 +15,8 @@ from tests.paths.cases import EVERY, FIRST, ago, at
 from tests.paths.draining import until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from reconciler.model import Delivery
     from tests.paths.cases import Case, MakeCase
 
@@ -328,42 +330,45 @@ def test_k44_content_that_moves_alone(case_of: MakeCase, provider: str, how: str
 _MARKED = {"customer": "/metadata", "issue": "/body", "release": "/body", "order": "/tags"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "before", "after", "drifts"),
-    [
+COMPARED: Mapping[str, list[tuple[str, dict[str, Any], dict[str, Any], bool]]] = {
+    "stripe": [
         ("customer", {"odd": {"a": 1.0, "b": [1, 2]}}, {"odd": {"b": [1, 2], "a": 1}}, False),
         ("customer", {"odd": {"a": 100}}, {"odd": {"a": 1e2}}, False),
         ("customer", {"odd": {"b": [1, 2]}}, {"odd": {"b": [2, 1]}}, True),
         ("customer", {"odd": {"a": 1}}, {"odd": {"a": "1"}}, True),
         ("customer", {"odd": {"a": None}}, {"odd": {"a": False}}, True),
+    ],
+    "github": [
         ("issue", {"labels": ["bug", "p1"]}, {"labels": ["p1", "bug"]}, False),
         ("issue", {"labels": ["bug", "p1"]}, {"labels": ["bug"]}, True),
         ("issue", {"odd": {"a": 1.0, "b": [1]}}, {"odd": {"b": [1], "a": 1}}, False),
         ("issue", {"odd": [1, 2]}, {"odd": [2, 1]}, True),
         ("release", {"odd": {"b": 1, "a": 2}}, {"odd": {"a": 2, "b": 1}}, False),
+    ],
+    "shopify": [
         ("order", {"note": "a"}, {"note": "a"}, False),
         ("order", {"note": "a"}, {"note": "b"}, True),
     ],
-)
-def test_k45_what_counts_as_different(
-    case_of: MakeCase, *, kind: str, before: dict[str, Any], after: dict[str, Any], drifts: bool
-) -> None:
+}
+
+
+@pytest.mark.parametrize("provider", EVERY)
+def test_k45_what_counts_as_different(case_of: MakeCase, provider: str) -> None:
     """Key order, spelling of numbers and order in sets are no drift; values, and order elsewhere, are."""
-    provider = {"customer": "stripe", "order": "shopify"}.get(kind, "github")
-    case = case_of(provider, more=f'omit = {{ {kind} = ["{_MARKED[kind]}"] }}')
-    made = case.act("create", kind, body=before, at=ago(3000), deliver=False)
-    case.sweep(kind, full=True)
-    case.act("change", kind, made, body=after, stamp="keep", announce=False)
+    omit = ", ".join(f'{kind} = ["{_MARKED[kind]}"]' for kind in {kind for kind, *_ in COMPARED[provider]})
+    case = case_of(provider, more=f"omit = {{ {omit} }}")
+    for kind, before, after, drifts in COMPARED[provider]:
+        made = case.act("create", kind, body=before, at=ago(3000), deliver=False)
+        case.sweep(kind, full=True)
+        case.act("change", kind, made, body=after, stamp="keep", announce=False)
 
-    told = case.sweep(kind, full=True)
+        told = case.sweep(kind, full=True)
 
-    assert [(id_, what) for id_, what, _ in told.drift] == ([(made, "differs")] if drifts else [])
-    assert case.history(kind, made) == ["loaded", *(["updated"] if drifts else [])]
+        assert [(id_, what) for id_, what, _ in told.drift] == ([(made, "differs")] if drifts else []), (before, after)
+        assert case.history(kind, made)[1:] == (["updated"] if drifts else [])
 
 
-@pytest.mark.parametrize(
-    ("provider", "kind"), [("stripe", "customer"), ("github", "issue"), ("github", "label"), ("shopify", "order")]
-)
+@pytest.mark.parametrize(("provider", "kind"), [("stripe", "customer"), ("github", "issue"), ("shopify", "order")])
 def test_k49_the_nightly_run_beside_webhooks(case_of: MakeCase, provider: str, kind: str) -> None:
     """Full runs, deliveries and workers write the same objects at once: nothing is lost, and no error escapes."""
     case = case_of(provider)
@@ -386,10 +391,9 @@ def test_k49_the_nightly_run_beside_webhooks(case_of: MakeCase, provider: str, k
     assert not [line for line in case.lines if line["log_level"] in {"error", "critical"}]
 
 
-@pytest.mark.parametrize("provider", ["stripe", "github", "shopify"])
-def test_k49_what_another_reads(case_of: MakeCase, provider: str) -> None:
+def test_k49_what_another_reads(case_of: MakeCase) -> None:
     """An object that somebody else is reading is waited for, however far away the end of its lease is."""
-    case, kind = case_of(provider), FIRST[provider]
+    case, kind = case_of("github"), "issue"
     made = case.act("create", kind, deliver=False)
     case.want(kind, made)
     leased = "leased_until = clock_timestamp() + interval '5 minutes', lease_token = gen_random_uuid()"

@@ -17,7 +17,7 @@ from reconciler.cli import main
 from tests.paths.cases import EVERY, FIRST, HOOK, SECRET, ago
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.paths.cases import Case, MakeCase
 
@@ -97,24 +97,24 @@ def test_k04_two_live_secrets(case_of: MakeCase, provider: str) -> None:
     assert refused.status_code == REFUSED[provider]
 
 
-@pytest.mark.parametrize("suffix", ["", "; charset=utf-8", " ;Charset=UTF-8"])
-def test_k06_form_deliveries(case_of: MakeCase, suffix: str) -> None:
+def test_k06_form_deliveries(case_of: MakeCase) -> None:
     """A form is verified as it came and read; plus signs, percent signs and what looks like a field survive."""
     case = case_of("github")
     case.control("PUT", "/hooks", {HOOK: {"content_type": "form"}})
     title = "1 + 1 = 2 & 100 % é %2B payload={}"
-    made, [sent] = case.withheld("create", "issue", body={"title": title})
-    kept = sent.headers["content-type"]
-    assert sent.body.startswith(b"payload=%7B")
-    assert b"%2B" in sent.body
-    assert b"+" in sent.body
+    for suffix in ("", "; charset=utf-8", " ;Charset=UTF-8"):
+        made, [sent] = case.withheld("create", "issue", body={"title": title})
+        kept = sent.headers["content-type"]
+        assert sent.body.startswith(b"payload=%7B")
+        assert b"%2B" in sent.body
+        assert b"+" in sent.body
 
-    [answer] = case.post(replace(sent, headers={**sent.headers, "content-type": f"{kept}{suffix}"}))
-    case.quiet()
+        [answer] = case.post(replace(sent, headers={**sent.headers, "content-type": f"{kept}{suffix}"}))
+        case.quiet()
 
-    assert (kept, answer.status_code) == ("application/x-www-form-urlencoded", 200)
-    assert case.rows("SELECT payload #>> '{issue,title}', outcome FROM webhook_events") == [(title, "done")]
-    assert case.body("issue", made)["title"] == title
+        assert (kept, answer.status_code) == ("application/x-www-form-urlencoded", 200)
+        assert set(case.rows("SELECT payload #>> '{issue,title}', outcome FROM webhook_events")) == {(title, "done")}
+        assert case.body("issue", made)["title"] == title
 
 
 def test_k07_the_ping_of_an_organization(case_of: MakeCase) -> None:
@@ -133,33 +133,37 @@ def test_k07_the_ping_of_an_organization(case_of: MakeCase) -> None:
     assert {each for each in case.calls() if not each.startswith("POST")} == set()
 
 
-@pytest.mark.parametrize(
-    ("provider", "headers", "body"),
-    [
-        ("github", {"event": "ping"}, {"zen": "x", "hook_id": 1, "hook": {"type": "Organization"}}),
-        ("github", {"event": "installation"}, {"action": "created", "installation": {"id": 1}}),
-        ("github", {"event": "workflow_run"}, {"repository": {"id": 1, "full_name": "acme/shop"}}),
-        ("github", {"event": "issues"}, {}),
-        ("github", {"event": "something_new"}, {"issue": 7}),
-        ("shopify", {"topic": "themes/publish"}, {"id": 1}),
-        ("shopify", {"topic": "app/uninstalled"}, {"id": 1}),
-        ("shopify", {"topic": "customers/redact"}, {"shop_id": 1, "customer": {"id": 3}}),
-        ("shopify", {"topic": "orders/updated"}, {}),
-        ("shopify", {"topic": ""}, {"id": 1}),
-        ("stripe", {}, {"id": "evt_1", "type": "account.updated", "data": {"object": {"object": "account"}}}),
-        ("stripe", {}, {"id": "evt_1", "type": "customer.updated"}),
+ABOUT_NOTHING: Mapping[str, list[tuple[dict[str, str], dict[str, Any]]]] = {
+    "stripe": [
+        ({}, {"id": "evt_1", "type": "account.updated", "data": {"object": {"object": "account"}}}),
+        ({}, {"id": "evt_2", "type": "customer.updated"}),
     ],
-)
-def test_k07_about_nothing_we_mirror(
-    case_of: MakeCase, provider: str, headers: dict[str, str], body: dict[str, Any]
-) -> None:
+    "github": [
+        ({"event": "ping"}, {"zen": "x", "hook_id": 1, "hook": {"type": "Organization"}}),
+        ({"event": "installation"}, {"action": "created", "installation": {"id": 1}}),
+        ({"event": "workflow_run"}, {"repository": {"id": 1, "full_name": "acme/shop"}}),
+        ({"event": "issues"}, {}),
+        ({"event": "something_new"}, {"issue": 7}),
+    ],
+    "shopify": [
+        ({"topic": "themes/publish"}, {"id": 1}),
+        ({"topic": "app/uninstalled"}, {"id": 1}),
+        ({"topic": "customers/redact"}, {"shop_id": 1, "customer": {"id": 3}}),
+        ({"topic": "orders/updated"}, {}),
+        ({"topic": ""}, {"id": 1}),
+    ],
+}
+
+
+@pytest.mark.parametrize("provider", EVERY)
+def test_k07_about_nothing_we_mirror(case_of: MakeCase, provider: str) -> None:
     """Whatever is authentic and names nothing of ours is a success, on record, and costs no call."""
     case = case_of(provider)
 
-    answer = case.say(body, **headers)
+    answers = [case.say(body, **headers).status_code for headers, body in ABOUT_NOTHING[provider]]
 
-    assert answer.status_code == 200
-    assert case.outcomes() == ["ignored"]
+    assert set(answers) == {200}
+    assert case.outcomes() == ["ignored"] * len(answers)
     assert not case.program.drain.turn()
     assert case.calls() == []
 
@@ -400,20 +404,19 @@ def test_k47_an_event_of_another_version(case_of: MakeCase) -> None:
     assert case.history("subscription", made) == ["loaded", "updated"]
 
 
-@pytest.mark.parametrize("version", ["2020-01", "unstable", "2031-01"])
-def test_k47_a_webhook_of_another_version(case_of: MakeCase, version: str) -> None:
+def test_k47_a_webhook_of_another_version(case_of: MakeCase) -> None:
     """Shopify writes webhooks in the version of their subscription: whichever that is, the row has ours."""
     case = case_of("shopify")
-    made, [sent] = case.withheld("create", "order")
+    for version in ("2020-01", "unstable", "2031-01"):
+        made, [sent] = case.withheld("create", "order")
 
-    case.post(replace(sent, headers={**sent.headers, "x-shopify-api-version": version}))
-    case.quiet()
-    told = case.sweep("order", full=True)
+        case.post(replace(sent, headers={**sent.headers, "x-shopify-api-version": version}))
+        case.quiet()
+        told = case.sweep("order", full=True)
 
-    assert case.outcomes() == ["done"]
-    assert case.wrong("order") == []
-    assert told.drift == []
-    assert case.history("order", made) == ["created"]
+        assert set(case.outcomes()) == {"done"}
+        assert case.wrong("order") == []
+        assert (told.drift, case.history("order", made)) == ([], ["created"])
 
 
 # --- G. PostgreSQL ---
@@ -458,11 +461,8 @@ def test_k48_keys_and_surrogates(case_of: MakeCase, provider: str) -> None:
     ("provider", "kind", "parent"),
     [
         ("stripe", "invoice", "customer"),
-        ("stripe", "subscription", "customer"),
         ("github", "issue_comment", "issue"),
-        ("github", "issue", "repository"),
         ("shopify", "refund", "order"),
-        ("shopify", "order", "customer"),
         ("shopify", "product_variant", "product"),
     ],
 )
