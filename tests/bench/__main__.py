@@ -18,11 +18,9 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
@@ -34,6 +32,8 @@ from reconciler.store.database import connect
 from reconciler.store.events import Arrival
 from reconciler.store.migrate import migrate
 from reconciler.store.mirror import Mirror, Rules, activate
+from tests.bench.bench_receive import receiving
+from tests.bench.measuring import Bench, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,33 +53,6 @@ _BARE = (
 )
 
 T = TypeVar("T")
-Clocked: TypeAlias = "Callable[[], float]"
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Two ways to the same end, each returning its figure: ours, and the least this machine takes."""
-
-    name: str
-    unit: str
-    ours: Clocked
-    limit: Clocked
-
-    def line(self, runs: int) -> str:
-        """Run both in turns and return the line of JSON."""
-        pairs = [(self.ours(), self.limit()) for _ in range(runs)]
-        ours, limit = (median(each) for each in zip(*pairs, strict=True))
-        spread = (max(each for each, _ in pairs) - min(each for each, _ in pairs)) / ours
-        figures = {"ours": round(ours, 3), "limit": round(limit, 3), "ratio": round(ours / limit, 3)}
-        about = {"unit": self.unit, "runs": runs, "spread": round(spread, 3)}
-        return json.dumps({"bench": self.name, **figures, **about})
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return how long *work* takes."""
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 def rate(write: Callable[[Sequence[T]], object], rows: Sequence[T]) -> float:
@@ -231,7 +204,7 @@ class Starts:
 
 @contextmanager
 def benches() -> Iterator[list[Bench]]:
-    """Yield every bench, with a server that keeps what it is told."""
+    """Yield what is measured without a listener, with a server that keeps what it is told."""
     with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder:
         place = Path(folder)
         place.chmod(0o1777)
@@ -256,10 +229,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as apply or apply_created")
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args(arguments)
-    with benches() as every:
-        for bench in every:
-            if not asked.names or bench.name.startswith(tuple(asked.names)):
-                print(bench.line(asked.runs), flush=True)
+    for group in (benches, receiving):
+        with group() as every:
+            for bench in every:
+                if not asked.names or bench.name.startswith(tuple(asked.names)):
+                    print(bench.line(asked.runs), flush=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from reconciler.store.database import connect
 from reconciler.store.migrate import migrate
 from reconciler.web.public import Heartbeats, Reception, public_app
 from reconciler.web.server import Site, WebServer
-from tests.bench.__main__ import Bench
+from tests.bench.measuring import Bench
 from tests.paths.listening import ANYWHERE, SOURCE, event, now, request, signature, stripe
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Receiving:
 
 
 @contextmanager
-def receiving(connections: int) -> Iterator[Receiving]:
-    """Yield a listener before a server that keeps what it is told, with its log going nowhere."""
+def receiving(connections: int = 32) -> Iterator[list[Bench]]:
+    """Yield what a listener takes, before a server that keeps what it is told, with its log going nowhere."""
     with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder, Path(os.devnull).open("w") as nowhere:
         Path(folder).chmod(0o1777)
         log.configure("info", nowhere)
@@ -102,7 +102,8 @@ def receiving(connections: int) -> Iterator[Receiving]:
                 app = public_app(receiver, Heartbeats(), reception=Reception(max_body=1 << 20), clock=now)
                 server = WebServer(Site("web.listen", app, ANYWHERE))
                 (address,) = server.start()
-                yield Receiving(database, int(address.rpartition(":")[2]), connections, count())
+                both = Receiving(database, int(address.rpartition(":")[2]), connections, count())
+                yield [Bench("receive_http", "deliveries/s", both.deliveries, both.inserts)]
                 server.stop(1)
             database.close()
 
@@ -149,8 +150,8 @@ def main(arguments: Sequence[str]) -> None:
         port, first = asked.send
         print(asyncio.run(send(port, signed(first), connections=asked.connections)))
         return
-    with receiving(asked.connections) as both:
-        print(Bench("receive_http", "deliveries/s", both.deliveries, both.inserts).line(asked.runs), flush=True)
+    with receiving(asked.connections) as every:
+        print(*(bench.line(asked.runs) for bench in every), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
