@@ -36,8 +36,9 @@ help:
 demo: .venv/installed
 	@$(IN) -m reconciler demo $(ARGS)
 
+# Tests wait as much as they work: more of them at a time than there are cores.
 test: .venv/installed
-	$(IN) -m pytest --numprocesses 2 $(ARGS)
+	$(IN) -m pytest --numprocesses 4 --dist worksteal $(ARGS)
 
 check: .venv/installed
 	$(IN) -m ruff format --check .
