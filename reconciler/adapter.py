@@ -75,6 +75,8 @@ class Kind:
         feed_history: How far back the feed reaches; None: for ever.
         feed_lag: How late a change may appear in the feed.
         blind: What no feed of this kind shows, for people: only a full sweep finds it.
+        worth: Why reading one again is worth its calls, for people.
+        page: Objects that one call lists at most.
     """
 
     name: str
@@ -94,6 +96,8 @@ class Kind:
     feed_history: timedelta | None = None
     feed_lag: timedelta = field(default=timedelta(0))
     blind: str = ""
+    worth: str = ""
+    page: int = 100
 
 
 class Budget(Protocol):

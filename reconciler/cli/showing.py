@@ -165,6 +165,7 @@ def kinds(context: typer.Context, config: options.ConfigFile = None, shape: opti
             "permission": kind.permission,
             "cost": kind.cost,
             "columns": [column.name for column in kind.columns],
+            "worth": kind.worth,
         }
         for provider, known in bootstrap.every_kind().items()
         for kind in known.values()

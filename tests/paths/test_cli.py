@@ -128,6 +128,7 @@ def test_kinds(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         "permission",
         "cost",
         "columns",
+        "worth",
     ]
     assert all(list(kind) == expected for kind in told.json)
     assert "subscription" in table.out
