@@ -13,10 +13,10 @@ from reconciler.errors import AccessLost
 from reconciler.store import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from reconciler.adapter import Adapter, Kind
+    from reconciler.adapter import Adapter, Kind, Mended, Subscription, Undelivered
     from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
     from reconciler.store.database import Database
 
@@ -90,6 +90,30 @@ class Pinned:
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of this kind's bodies depends on."""
         return self._adapter.shape(kind)
+
+    def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:
+        """Return how the subscriptions of the pinned account stand."""
+        self._contact()
+        return self._adapter.subscriptions(urls, held=held)
+
+    def mend_subscription(self, broken: Subscription, url: str, *, secret: str | None) -> Mended:
+        """Make or mend a subscription of the pinned account."""
+        self._contact()
+        return self._adapter.mend_subscription(broken, url, secret=secret)
+
+    def failed_deliveries(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:
+        """Yield what the pinned account could not deliver."""
+        self._contact()
+        yield from self._adapter.failed_deliveries(urls, since)
+
+    def redeliver(self, undelivered: Undelivered) -> None:
+        """Have it sent again by the pinned account."""
+        self._contact()
+        self._adapter.redeliver(undelivered)
+
+    def spoken(self, payload: Body) -> str | None:
+        """Return the API version that an event's payload is in."""
+        return self._adapter.spoken(payload)
 
     def _contact(self) -> None:
         if not self._is_ours:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from reconciler.errors import SourceBusy, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
+    from reconciler.model import Body, Delivery, Hint, Notification, ObjectRef, Page, Snapshot
 
 
 T = TypeVar("T")
@@ -156,7 +156,110 @@ class Tokens(Protocol):
         """Let nobody use *token* again: the provider refused it before its time."""
 
 
-class Adapter(Protocol):
+class Notices(Protocol):
+    """What a provider says about the way it is called, kept for people: told whenever it is heard, said once a day."""
+
+    def __call__(self, what: str, about: str, because: str) -> None:
+        """Note *what* (`deprecated`, `version_drift`) it says *about* a call or a thing, in words; never raises."""
+
+
+def unheard(what: str, about: str, because: str) -> None:
+    """Let nobody hear what a provider says about the way it is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """
+    A provider's standing order to send deliveries to us, or the place where there should be one.
+
+    Attributes:
+        place: Whose it is, in the provider's own words: the account, a repository, an organization, the shop.
+        id: The provider's; empty: nothing in this place points at us.
+        url: Where it points; empty where nothing does.
+        topics: What it sends; `*` is everything.
+        missing: What the mirrored kinds need and it does not send.
+        wrong: What else keeps its deliveries from being taken, each as a phrase that follows its name.
+        version: The API version that it speaks; empty: none of its own.
+    """
+
+    place: str
+    id: str = ""
+    url: str = ""
+    topics: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    version: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Say whether all that we need comes by it."""
+        return bool(self.id) and not self.missing and not self.wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """
+    A subscription that was made or put right.
+
+    Attributes:
+        id: The provider's.
+        secret: What it signs with from now on, shown this once; None: with a secret that we have already.
+    """
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undelivered:
+    """
+    An event that its provider could not deliver.
+
+    Attributes:
+        event_id: As `webhook_events` would name it.
+        place: Whose subscription it was for; empty where the provider does not say.
+        id: What `redeliver` goes by.
+        at: When the last attempt failed, or when the event was made.
+        hints: What it is about, where the provider shows that instead of sending it again.
+    """
+
+    event_id: str
+    place: str = ""
+    id: str
+    at: datetime
+    hints: tuple[Hint, ...] = ()
+
+
+class Subscribed(Protocol):
+    """What an adapter knows of how deliveries come; where its provider has no such thing it shows nothing."""
+
+    def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:
+        """
+        Return how it stands in each place where something has to point at one of *urls*; shows nothing that does not.
+
+        *held* are the ids of those whose secret was shown to us and is kept. Raises a `SourceError`, `AccessLost` also
+        where the credential may not look.
+        """
+
+    def mend_subscription(self, broken: Subscription, url: str, *, secret: str | None) -> Mended:
+        """
+        Make *broken* at *url*, or put it right: send all that we need, besides all that it sends already.
+
+        *secret* is what it is to sign with, where that is ours to say. Touches nothing that points elsewhere. Raises
+        `SourceRefused` where no call can mend it, with the way out in words, or another `SourceError`.
+        """
+
+    def failed_deliveries(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:
+        """Yield each event once that since then was sent to one of *urls*, or to whomever, and did not arrive."""
+
+    def redeliver(self, undelivered: Undelivered) -> None:
+        """Have it sent again, to where it failed to arrive; raises a `SourceError`: `SourceRefused` for good."""
+
+    def spoken(self, payload: Body) -> str | None:
+        """Return the API version that an event's payload is in; None where that means nothing, or is not told."""
+
+
+class Adapter(Subscribed, Protocol):
     """
     The code that speaks for one source.
 

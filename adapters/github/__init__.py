@@ -69,8 +69,9 @@ from adapters.github.kinds import KINDS, Walk
 from adapters.github.lists import Lists, Shelf, counting, iso
 from adapters.github.places import Places
 from adapters.github.signature import vouched
+from adapters.github.subscriptions import Subscriptions
 from reconciler import content
-from reconciler.adapter import Listing
+from reconciler.adapter import Listing, unheard
 from reconciler.errors import AccessLost, ConfigError, DeliveryMalformed, SourceRefused, SourceUnavailable
 from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
 
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 
     from adapters.github.kinds import Row
     from adapters.github.wire import Answer
-    from reconciler.adapter import Budget, Kind, Validators
+    from reconciler.adapter import Budget, Kind, Mended, Notices, Subscription, Undelivered, Validators
     from reconciler.model import JSON, Body, Delivery
 
 __all__ = ["KINDS", "App", "GitHub", "Limits", "limits"]
@@ -131,7 +132,7 @@ class GitHub:
 
     provider = "github"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is something else that it is handed
         self,
         source: str,
         *,
@@ -145,6 +146,7 @@ class GitHub:
         api_version: str,
         clock: Callable[[], datetime],
         api_base: str | None = None,
+        notices: Notices = unheard,
         timeout: tuple[float, float] = (3.05, 20.0),
     ) -> None:
         """
@@ -162,12 +164,19 @@ class GitHub:
         logging.getLogger("github").setLevel(logging.WARNING)
         try:
             self._calls = Calls(
-                credential, api_version=api_version, api_base=api_base, timeout=timeout, budget=budget, clock=clock
+                credential,
+                api_version=api_version,
+                api_base=api_base,
+                timeout=timeout,
+                budget=budget,
+                clock=clock,
+                notices=notices,
             )
             self._lists = Lists(self._calls)
             self._places = Places(self._calls, self._lists, repositories=repositories, organizations=organizations)
         except ConfigError as fault:
             raise ConfigError(f"sources[{source}].{fault}") from None
+        self._subscriptions = Subscriptions(self._calls, self._places, rows=self._rows)
         self._feeds: Mapping[Walk, Callable[[Row, str, datetime], Iterator[Page]]] = {
             Walk.SINCE: self._since,
             Walk.NEWEST: self._latest,
@@ -281,6 +290,26 @@ class GitHub:
             return None
         home = events.number_of(content.find(payload, "/repository/id"))
         return label if (events.number_of(label.get("id")), home) == (ref.id, ref.scope) else None
+
+    def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:  # noqa: ARG002 - secrets are ours
+        """Return the webhook that points at us for each repository or organization, or that of the app."""
+        return self._subscriptions.every(urls)
+
+    def mend_subscription(self, broken: Subscription, url: str, *, secret: str | None) -> Mended:
+        """Make a webhook, or have it send what is missing; that of an app can only be changed in its settings."""
+        return self._subscriptions.mend(broken, url, secret)
+
+    def failed_deliveries(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:
+        """Yield what the webhooks that point at us failed to deliver and have not delivered since."""
+        return self._subscriptions.failed(urls, since.astimezone(UTC))
+
+    def redeliver(self, undelivered: Undelivered) -> None:
+        """Have GitHub send a delivery again, under the same GUID."""
+        self._subscriptions.redeliver(undelivered)
+
+    def spoken(self, payload: Body) -> str | None:  # noqa: ARG002 - payloads have one form, whatever the version
+        """Return None."""
+        return None
 
     def _row(self, kind: str) -> Row:
         if kind not in self._rows:

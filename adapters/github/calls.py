@@ -17,7 +17,7 @@ from github import Auth
 
 from adapters.github.wire import Exchange, NoAnswer, Wire
 from reconciler import content
-from reconciler.adapter import patiently
+from reconciler.adapter import patiently, unheard
 from reconciler.errors import AccessLost, ConfigError, SourceBusy, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from github.Requester import HTTPRequestsConnectionClass
 
     from adapters.github.wire import Answer
-    from reconciler.adapter import Budget
+    from reconciler.adapter import Budget, Notices
     from reconciler.errors import SourceError
     from reconciler.model import JSON, Body
 
@@ -39,6 +39,7 @@ HOPS: Final = 3
 
 _API: Final = "https://api.github.com"
 _TELLING: Final = frozenset({200, 304, 404, 410}) | REDIRECTS
+_DONE: Final = frozenset({200, 201, 202, 204})
 _LOST: Final = frozenset({401, 403, 451})
 _LATER: Final = frozenset({202, 408, 425})  # and every 5xx
 _LIMITING: Final = frozenset({403, 429})
@@ -105,9 +106,11 @@ class Calls:
         timeout: tuple[float, float],
         budget: Budget,
         clock: Callable[[], datetime],
+        notices: Notices = unheard,
     ) -> None:
         connect, total = timeout
         self.now = clock
+        self._notices = notices
         self.app = credential if isinstance(credential, App) else None
         self._base, self._api_version, self._budget = api_base or _API, api_version, budget
         self._wire = Wire(self._base, connect=connect, total=total)
@@ -159,6 +162,25 @@ class Calls:
             parameters = None if urlsplit(target).query else parameters
         raise SourceUnavailable(f"{operation}: led on and on")
 
+    def change(self, method: str, operation: str, target: str, sent: Body) -> Answer:
+        """Make or change what is at *target*; raises what any answer but success means."""
+        answer = self._exchange(method, f"{method} {operation}", target, self._pass(), sent=sent)
+        if answer.status not in _DONE:
+            raise self._failure(operation, answer)
+        self._rest_where_none_is_left(answer)
+        return answer
+
+    def ask_as_app(self, method: str, operation: str, target: str) -> Answer:
+        """Return the answer to a call that only the app itself may make, not its installation."""
+        answer = self._exchange(method, f"{method} {operation}", target, self._auth)
+        if answer.status not in _DONE:
+            raise self._failure(operation, answer)
+        return answer
+
+    def listed(self, operation: str, answer: Answer) -> Listed:
+        """Return *answer* as the page of a list that it is."""
+        return self._listed(operation, answer)
+
     def body(self, operation: str, answer: Answer) -> Body:
         """Return the JSON object that *answer* is; raises `SourceUnavailable` where it is none."""
         body = _parsed(answer)
@@ -187,6 +209,7 @@ class Calls:
         auth: Auth.Auth,
         parameters: Mapping[str, object] | None = None,
         etag: str = "",
+        sent: Body | None = None,
     ) -> Answer:
         self._budget.spend(operation)
         exchange = Exchange(self._wire)
@@ -197,13 +220,21 @@ class Calls:
                 target,
                 parameters=dict(parameters or {}),
                 headers=headers,
+                input=sent,
                 cnx=cast("HTTPRequestsConnectionClass", exchange),
             )
         except NoAnswer as error:
             self._budget.answered(operation, error.how)
             raise SourceUnavailable(f"{operation}: {error}") from None
         self._budget.answered(operation, str(exchange.answer.status))
+        self._hear(operation, exchange.answer)
         return exchange.answer
+
+    def _hear(self, operation: str, answer: Answer) -> None:
+        """Pass on that a call, or the version it was made in, will not be answered for ever."""
+        told = [f"{name}: {answer.headers[name]}" for name in ("deprecation", "sunset") if answer.headers.get(name)]
+        if told:
+            self._notices("deprecated", operation, self._without_secrets(", ".join(told))[:300])
 
     def _client(self, auth: Auth.Auth) -> github.Github:
         """Return this thread's client: the SDK's are not safe to share."""

@@ -76,6 +76,16 @@ class Places:
                     unseen.append(name)
         return tuple(dict.fromkeys(self._numbers.values())), tuple(unseen)
 
+    def called(self) -> dict[str, str]:
+        """Return the number of each repository that is configured by name and seen."""
+        self.named()
+        return dict(self._numbers)
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        """The configured organizations."""
+        return self._organizations
+
     def shelves(self, *, latest: bool = False) -> list[Shelf]:
         """Return the lists that show our repositories besides; *latest* change first, where a list can be sorted."""
         order = _LATEST_CHANGE_FIRST if latest else _OLDEST_FIRST

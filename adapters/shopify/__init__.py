@@ -65,8 +65,9 @@ from adapters.shopify.calls import AccessToken, Calls, ClientCredentials, TooDea
 from adapters.shopify.documents import Documents
 from adapters.shopify.kinds import ALL_ORDERS, KINDS
 from adapters.shopify.signature import vouched
+from adapters.shopify.subscriptions import Subscriptions
 from reconciler import content
-from reconciler.adapter import patiently
+from reconciler.adapter import patiently, unheard
 from reconciler.errors import (
     ConfigError,
     DeliveryMalformed,
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
 
     from adapters.shopify.calls import Answered
     from adapters.shopify.kinds import Part, Row
-    from reconciler.adapter import Budget, Kind
+    from reconciler.adapter import Budget, Kind, Mended, Notices, Subscription, Undelivered
     from reconciler.model import JSON, Body, Delivery
 
 __all__ = ["KINDS", "AccessToken", "ClientCredentials", "Limits", "Shopify", "limits"]
@@ -139,6 +140,7 @@ class Shopify:
         clock: Callable[[], datetime],
         api_base: str | None = None,
         backfill_since: datetime | None = None,
+        notices: Notices = unheard,
         timeout: tuple[float, float] = (3.05, 20.0),
     ) -> None:
         """
@@ -166,8 +168,10 @@ class Shopify:
             credential=credential,
             timeout=timeout,
             budget=budget,
+            notices=notices,
             clock=clock,
         )
+        self._subscriptions = Subscriptions(self._calls, shop=self._shop, rows=self._rows)
 
     def __repr__(self) -> str:
         """Name the source, and nothing secret."""
@@ -262,6 +266,26 @@ class Shopify:
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:  # noqa: ARG002 - see below
         """Return None: webhooks have the form of an older API, and show less."""
+        return None
+
+    def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:  # noqa: ARG002 - the app's secret signs
+        """Return what the app has subscribed to here and points at us, as one subscription."""
+        return self._subscriptions.every(urls)
+
+    def mend_subscription(self, broken: Subscription, url: str, *, secret: str | None) -> Mended:  # noqa: ARG002 - same
+        """Subscribe to each topic that is missing."""
+        return self._subscriptions.mend(broken, url)
+
+    def failed_deliveries(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:  # noqa: ARG002 - none is listed
+        """Yield nothing: Shopify does not tell."""
+        return iter(())
+
+    def redeliver(self, undelivered: Undelivered) -> None:
+        """Refuse: Shopify sends nothing again."""
+        raise SourceRefused(f"{undelivered.event_id}: no call of Shopify's sends a webhook again")
+
+    def spoken(self, payload: Body) -> str | None:  # noqa: ARG002 - webhooks have the form of the older API, in any version
+        """Return None."""
         return None
 
     def _row(self, kind: str) -> Row:

@@ -14,14 +14,14 @@ import shopify
 
 from adapters.shopify.wire import NoAnswer, Wire
 from reconciler import content
-from reconciler.adapter import Issued
+from reconciler.adapter import Issued, unheard
 from reconciler.errors import AccessLost, SourceBusy, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from reconciler.adapter import Budget, Tokens
+    from reconciler.adapter import Budget, Notices, Tokens
     from reconciler.errors import SourceError
     from reconciler.model import JSON, Body
 
@@ -117,10 +117,11 @@ class Calls:
         timeout: tuple[float, float],
         budget: Budget,
         clock: Callable[[], datetime],
+        notices: Notices = unheard,
     ) -> None:
         connect, total = timeout
         self.now = clock
-        self._shop, self._api_version, self._budget = shop, api_version, budget
+        self._shop, self._api_version, self._budget, self._notices = shop, api_version, budget, notices
         self._credential = credential
         self._base = f"https://{shop}" if api_base is None else api_base.rstrip("/")
         self._http = httpx.Client(
@@ -184,6 +185,8 @@ class Calls:
             ),
         )
         self._refuse_other_version(operation, answer)
+        if reason := answer.headers.get("X-Shopify-API-Deprecated-Reason"):
+            self._notices("deprecated", operation, self._without_secrets(reason)[:300])
         return answer
 
     def _send(self, operation: str, request: httpx.Request) -> httpx.Response:

@@ -61,6 +61,7 @@ from adapters.stripe import events
 from adapters.stripe.calls import Calls, Missing
 from adapters.stripe.kinds import FEED_HISTORY, KINDS
 from adapters.stripe.signature import vouched
+from adapters.stripe.subscriptions import Subscriptions
 from reconciler import content
 from reconciler.errors import AccessLost, ConfigError, DeliveryMalformed, SourceRefused, SourceUnavailable
 from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from adapters.stripe.kinds import Row
-    from reconciler.adapter import Budget, Kind
+    from reconciler.adapter import Budget, Kind, Mended, Subscription, Undelivered
     from reconciler.model import JSON, Body, Delivery
 
 __all__ = ["KINDS", "Limits", "Stripe", "limits"]
@@ -157,6 +158,7 @@ class Stripe:
         self._calls = Calls(
             api_key=api_key, api_version=api_version, api_base=api_base, timeout=timeout, budget=budget, clock=clock
         )
+        self._subscriptions = Subscriptions(self._calls, source=source, rows=self._rows, api_version=api_version)
 
     def __repr__(self) -> str:
         """Name the source, and nothing secret."""
@@ -267,6 +269,27 @@ class Stripe:
             return None
         same = events.kind_of(body) == ref.kind and body.get("id") == ref.id and events.scope_of(payload) == ref.scope
         return body if same and body.get("deleted") is not True and not _is_cut(body) else None
+
+    def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:
+        """Return the webhook endpoint that points at us; needs the permission to read webhooks."""
+        return self._subscriptions.every(urls, held)
+
+    def mend_subscription(self, broken: Subscription, url: str, *, secret: str | None) -> Mended:  # noqa: ARG002 - Stripe makes the secret
+        """Make a webhook endpoint, or have it send what is missing."""
+        return self._subscriptions.mend(broken, url)
+
+    def failed_deliveries(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:  # noqa: ARG002 - of any endpoint
+        """Yield events that some endpoint of the account has not taken, with what they are about."""
+        return self._subscriptions.undelivered(since)
+
+    def redeliver(self, undelivered: Undelivered) -> None:
+        """Refuse: no call of Stripe's sends an event again."""
+        raise SourceRefused(f"{undelivered.event_id}: no call of Stripe's sends an event again; its objects are read")
+
+    def spoken(self, payload: Body) -> str | None:
+        """Return the API version of an event, that of its endpoint; thin events have none."""
+        version = payload.get("api_version")
+        return version if isinstance(version, str) else None
 
     def _row(self, kind: str) -> Row:
         if kind not in self._rows:

@@ -76,7 +76,7 @@ class Answered:
 
 class Calls:
     """
-    GET calls of one source.
+    Calls of one source.
 
     Attributes:
         now: Our clock, for answers without a `Date`.
@@ -110,9 +110,16 @@ class Calls:
 
     def get(self, path: str, parameters: Mapping[str, object] | None = None, *, account: str = "") -> Answered:
         """Return the JSON object at *path*; raises `Missing` or another `SourceError`."""
-        operation = operation_of(path)
+        return self._call("GET", path, parameters or {}, account)
+
+    def change(self, method: str, path: str, parameters: Mapping[str, object], *, account: str = "") -> Body:
+        """Make, change or (DELETE) end what is at *path*, and return what it is then; raises a `SourceError`."""
+        return self._call(method, path, parameters, account).body
+
+    def _call(self, method: str, path: str, parameters: Mapping[str, object], account: str) -> Answered:
+        operation = operation_of(path, method)
         self._budget.spend(operation)
-        answer = self._ask(operation, path, account, parameters or {})
+        answer = self._ask(operation, path, account, parameters)
         self._budget.answered(operation, str(answer.status))
         if answer.status != 200:
             raise self._failure(operation, answer)
@@ -173,7 +180,7 @@ class Calls:
     def _ask(self, operation: str, path: str, account: str, parameters: Mapping[str, object]) -> Answer:
         options = {"stripe_account": account} if account else {}
         try:
-            self._client.raw_request("get", path, **options, **parameters)
+            self._client.raw_request(operation.partition(" ")[0].lower(), path, **options, **parameters)
         except NoAnswer as error:
             self._budget.answered(operation, error.how)
             raise SourceUnavailable(f"{operation}: {error}") from None
@@ -207,10 +214,10 @@ class Calls:
         return _KEY_LIKE.sub("[key]", text.replace(self._key, "[key]"))
 
 
-def operation_of(path: str) -> str:
+def operation_of(path: str, method: str = "GET") -> str:
     """Return the name under which Stripe limits calls to *path*: the same for all ids."""
     _, version, *steps = urlsplit(path).path.split("/")
-    return "/".join(["GET ", version, *("{id}" if place % 2 else step for place, step in enumerate(steps))])
+    return "/".join([f"{method} ", version, *("{id}" if place % 2 else step for place, step in enumerate(steps))])
 
 
 def _merged(parameters: Mapping[str, object], place: Mapping[str, object]) -> dict[str, object]:

@@ -1,0 +1,121 @@
+"""
+How Stripe's deliveries come to us: webhook endpoints, and the events that none of them could be given.
+
+An endpoint's secret is shown once, when it is made (SDK, _webhook_endpoint.py): one that this program made and whose
+secret nobody keeps is made anew. Its API version is fixed for its life. There is no call that sends an event again; the
+feed of events tells which were not delivered, to us or to any other endpoint of the account
+(https://docs.stripe.com/webhooks/process-undelivered-events).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from adapters.stripe import events
+from reconciler import content
+from reconciler.adapter import Mended, Subscription, Undelivered
+from reconciler.errors import SourceRefused, SourceUnavailable
+from reconciler.model import Hint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from adapters.stripe.calls import Calls
+    from adapters.stripe.kinds import Row
+    from reconciler.model import JSON, Body
+
+_ENDPOINTS: Final = "/v1/webhook_endpoints"
+_MARK: Final = "reconciler"  # the key in an endpoint's metadata that says who made it
+_PLACE: Final = "the account"
+_ORPHANED: Final = "was made by this program, but nobody keeps its secret"
+_DISABLED: Final = "is disabled"
+
+
+class Subscriptions:
+    """The webhook endpoints of one account that point at us."""
+
+    def __init__(self, calls: Calls, *, source: str, rows: Mapping[str, Row], api_version: str) -> None:
+        self._calls, self._source, self._rows, self._api_version = calls, source, rows, api_version
+        self._needed = {topic for row in rows.values() for topic in row.topics}
+
+    def every(self, urls: Sequence[str], held: Collection[str]) -> Sequence[Subscription]:
+        """Return the endpoint that points at us; of several the one that lacks least."""
+        found = [
+            self._shown(body, held)
+            for page, _ in self._calls.pages(_ENDPOINTS, {})
+            for body in page
+            if _text(body.get("url")).rstrip("/") in urls
+        ]
+        nothing = Subscription(place=_PLACE, missing=tuple(sorted(self._needed)))
+        return (min(found, key=lambda each: (len(each.wrong), len(each.missing)), default=nothing),)
+
+    def mend(self, broken: Subscription, url: str) -> Mended:
+        """Make an endpoint, make one anew whose secret is lost, or have one send what is missing."""
+        topics = sorted(self._needed | set(broken.topics))
+        if not broken.id:
+            return self._made(url, topics)
+        place = f"{_ENDPOINTS}/{quote(broken.id, safe='')}"
+        if _ORPHANED in broken.wrong:
+            made = self._made(url, topics)
+            self._calls.change("DELETE", place, {})
+            return made
+        self._calls.change("POST", place, {"enabled_events": topics, "disabled": "false"})
+        return Mended(broken.id)
+
+    def undelivered(self, since: datetime) -> Iterator[Undelivered]:
+        """Yield the events about kinds of ours that some endpoint has not taken."""
+        asked = {"created": {"gte": int(since.timestamp() // 1)}, "delivery_success": "false"}
+        for page, _ in self._calls.pages("/v1/events", asked):
+            for event in page:
+                id_, at = events.id_of(event), events.instant(event.get("created"))
+                if id_ is not None and at is not None:
+                    yield Undelivered(event_id=id_, id=id_, at=at, hints=self._hints(event, id_, at))
+
+    def _hints(self, event: Body, id_: str, at: datetime) -> tuple[Hint, ...]:
+        return tuple(
+            Hint(named.ref, id_, events.type_of(event), at, named.stamp)
+            for named in events.named(event, self._rows, self._source)
+        )
+
+    def _shown(self, body: Body, held: Collection[str]) -> Subscription:
+        id_ = events.id_of(body)
+        if id_ is None:
+            raise SourceUnavailable(f"{self._source}: a webhook endpoint has no id")
+        listed = body.get("enabled_events")
+        topics = tuple(topic for topic in listed if isinstance(topic, str)) if isinstance(listed, list) else ()
+        missing = () if "*" in topics else tuple(sorted(self._needed - set(topics)))
+        is_ours = content.find(body, f"/metadata/{_MARK}") == self._source
+        wrong = [_DISABLED] if body.get("status") == "disabled" else []
+        wrong += [_ORPHANED] if is_ours and id_ not in held else []
+        return Subscription(
+            place=_PLACE,
+            id=id_,
+            url=_text(body.get("url")),
+            topics=topics,
+            missing=missing,
+            wrong=tuple(wrong),
+            version=_text(body.get("api_version")),
+        )
+
+    def _made(self, url: str, topics: Sequence[str]) -> Mended:
+        made = self._calls.change(
+            "POST",
+            _ENDPOINTS,
+            {
+                "url": url,
+                "enabled_events": list(topics),
+                "api_version": self._api_version,
+                "description": f"Tells reconciler what changed ({self._source})",
+                "metadata": {_MARK: self._source},
+            },
+        )
+        id_, secret = events.id_of(made), made.get("secret")
+        if id_ is None or not isinstance(secret, str) or not secret:
+            raise SourceRefused(f"POST {_ENDPOINTS}: the new endpoint shows no secret")
+        return Mended(id_, secret)
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else ""
