@@ -83,9 +83,9 @@ class Metrics:
         """Note how long a notification took from received to applied."""
         self._freshness.labels(source).observe(max(seconds, 0.0))
 
-    def drifted(self, source: str, kind: str, cause: str) -> None:
-        """Count one row that had drifted."""
-        self._drift.labels(source, kind, cause).inc()
+    def drifted(self, source: str, kind: str, cause: str, *, rows: int = 1) -> None:
+        """Count rows that had drifted and were put right."""
+        self._drift.labels(source, kind, cause).inc(rows)
 
     def ran(self, trigger: str, state: str) -> None:
         """Count a run that ended."""

@@ -169,9 +169,13 @@ class Looking:
         tell([concluded.outcome], origin=concluded.origin, metrics=self._metrics)
         for each in concluded.closed:
             self._metrics.fresh(ref.source, (concluded.now - each.received_at).total_seconds())
+        run_id = concluded.origin.run_id
         for drift in concluded.drift:
-            self._metrics.drifted(ref.source, ref.kind, drift.cause)
-            self._log.warning("drift.repaired", ref=str(ref), what=drift.what, cause=drift.cause)
+            # Why it drifted is known, and counted, at the end of the run that found it.
+            known = {"run_id": run_id} if run_id is not None else {"cause": drift.cause}
+            self._log.warning("drift.repaired", ref=str(ref), what=drift.what, **known)
+            if run_id is None:
+                self._metrics.drifted(ref.source, ref.kind, drift.cause)
 
     def _apply(self, connection: Connection, leased: Leased, snapshot: Snapshot) -> _Concluded:
         """Apply what was read and settle who asked: events, refetch and runs, in the one transaction."""

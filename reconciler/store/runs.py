@@ -135,12 +135,15 @@ def tally(connection: Connection, run_id: int, tallies: Mapping[str, Any]) -> No
     statements.run(connection, "tally_run", {"run_id": run_id, "tallies": content.dumps(dict(tallies))})
 
 
-def finish(connection: Connection, run_id: int, *, state: str, tallies: Mapping[str, Any], because: str | None) -> None:
-    """End the run: say why its drift came about, and let its kinds go."""
+def finish(
+    connection: Connection, run_id: int, *, state: str, tallies: Mapping[str, Any], because: str | None
+) -> Sequence[Row[Any]]:
+    """End the run: say why its drift came about, and let its kinds go; return the drift, counted by why."""
     statements.run(connection, "settle_causes", {"run_id": run_id})
     told = {"run_id": run_id, "state": state, "tallies": content.dumps(dict(tallies)), "because": because}
     statements.run(connection, "finish_run", told)
     statements.run(connection, "free_kinds", {"run_id": run_id})
+    return statements.rows(connection, "run_drift", {"run_id": run_id})
 
 
 def watermarks(connection: Connection, source: str) -> dict[tuple[str, str], datetime]:
@@ -186,8 +189,8 @@ def ask(connection: Connection, run_id: int, hints: Sequence[Hint], wanted: Mapp
 
 
 def asking(connection: Connection, leased: Leased) -> list[Asking]:
-    """Return the runs that wait for what the leased read covers."""
-    found = statements.rows(connection, "asking_runs", refetches.key(leased.ref) | {"wanted": leased.wanted})
+    """Return the runs that wait for what is read, or for a later read of it."""
+    found = statements.rows(connection, "asking_runs", refetches.key(leased.ref))
     return [Asking(row.run_id, row.changed_at) for row in found]
 
 

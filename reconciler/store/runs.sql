@@ -103,12 +103,11 @@ ORDER BY mine.source, mine.scope, mine.kind, mine.id
 ON CONFLICT DO NOTHING;
 
 -- name: asking_runs
--- The runs that wait for a read of this object which covers this number.
+-- The runs that wait for a read of this object, be it a later one: they found it wrong all the same.
 SELECT asked.run_id, asked.changed_at, asked.event_id
 FROM run_objects AS asked
 WHERE (asked.source, asked.scope, asked.kind, asked.id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
   AND asked.verdict IS NULL
-  AND asked.wanted <= %(wanted)s
 ORDER BY asked.run_id;
 
 -- name: answer_runs
@@ -268,6 +267,13 @@ UPDATE drift AS mine SET cause = CASE
     ELSE 'other'
 END
 WHERE mine.run_id = %(run_id)s AND mine.cause = 'other';
+
+-- name: run_drift
+-- How many rows had drifted, and how many of them the run put right, by why.
+SELECT source, kind, cause, count(*) AS objects, count(repaired_at) AS repaired
+FROM drift
+WHERE run_id = %(run_id)s
+GROUP BY source, kind, cause;
 
 -- name: stored_rows
 -- The rows of these keys, unlocked, for comparing without writing.

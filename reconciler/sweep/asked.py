@@ -64,7 +64,6 @@ class KindReport:
     calls: int = 0
     error: str | None = None
     note: str | None = None
-    drift: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -73,7 +72,7 @@ class KindReport:
 
     def told(self) -> dict[str, Any]:
         """Return it as the run report shows it."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "drift"}
+        told = {name: getattr(self, name) for name in self.__slots__}
         return told | {name: None if told[name] is None else iso(told[name]) for name in ("since", "until")}
 
     def count(self, outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from reconciler.adapter import Adapter, Kind
     from reconciler.budgets import Budgets
@@ -237,17 +237,22 @@ class Sweep:
         return ("incomplete", "; ".join(wrong)) if wrong else ("complete", None)
 
     def _finish(self, going: Going, state: str, because: str | None) -> None:
-        def finish(connection: Connection) -> None:
-            runs.finish(connection, going.run_id, state=state, tallies=going.tallies(), because=because)
+        def finish(connection: Connection) -> Sequence[Row[Any]]:
+            return runs.finish(connection, going.run_id, state=state, tallies=going.tallies(), because=because)
 
+        drift: Sequence[Row[Any]] = ()
         try:
-            self._database.commit(finish)
+            drift = self._database.commit(finish)
         except DatabaseUnavailable as error:
             # Nobody renews the hold from now on: the next run marks this one abandoned.
             self._log.error("run.unrecorded", run_id=going.run_id, state=state, because=str(error))
         self._metrics.ran(going.asked.trigger, state)
-        drift = sum(report.drift for report in going.reports)
-        self._log.info("run.finished", run_id=going.run_id, state=state, because=because, drift=drift)
+        causes: Counter[str] = Counter()
+        for each in drift:
+            causes[each.cause] += each.objects
+            self._metrics.drifted(each.source, each.kind, each.cause, rows=each.repaired)
+        found = {"drift": causes.total(), "causes": dict(causes)}
+        self._log.info("run.finished", run_id=going.run_id, state=state, because=because, **found)
 
     # --- listing ---
 

@@ -84,7 +84,7 @@ class Repairing:
         again = [outcome for outcome in outcomes if outcome.wanted is not None and not outcome.ladder]
         if drift or again:
             self._database.commit(lambda connection: self._keep(connection, drift, again))
-        self._tell(report, drift)
+        self._tell(drift)
 
     def hints(self, report: KindReport, hints: Sequence[Hint]) -> None:  # noqa: ARG002 - their reads are counted later
         """Want them, and wait for what reading them comes to."""
@@ -105,10 +105,8 @@ class Repairing:
         numbers = {outcome.ref: outcome.wanted for outcome in again if outcome.wanted is not None}
         runs.ask(connection, self._going.run_id, [Hint(ref) for ref in numbers], numbers)
 
-    def _tell(self, report: KindReport, drift: Sequence[runs.Drift]) -> None:
-        report.drift += len(drift)
+    def _tell(self, drift: Sequence[runs.Drift]) -> None:
         for each in drift:
-            self._metrics.drifted(report.source, report.kind, each.cause)
             self._log.warning("drift.repaired", ref=str(each.ref), what=each.what, run_id=self._going.run_id)
 
     def _is_in_flight(self, outcome: Outcome) -> bool:
@@ -158,7 +156,6 @@ class Comparing:
             if each is not None
         ]
         report.unchanged += len(found) - len(drift)
-        report.drift += len(drift)
         run_id = self._going.run_id
         self._database.commit(lambda connection: runs.drifted(connection, drift, run_id=run_id, repaired=False))
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconciler.errors import ConfigError, SourceRefused, SourceUnavailable
-from reconciler.model import Snapshot
-from reconciler.store import runs
+from reconciler.model import Hint, Reason, Snapshot
+from reconciler.store import refetches, runs
+from reconciler.store.refetches import Want
 from reconciler.store.runs import RunHeld
 from reconciler.sweep import Asked
 from reconciler.times import Last
@@ -21,7 +22,7 @@ from tests.paths.sweeping import ago, listing_as, sweep_on, swept, watermark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reconciler.model import Page
+    from reconciler.model import ObjectRef, Page
     from tests.paths.draining import Bench
 
 TABLES = ("objects", "refetches", "declined_writes", "object_history", "watermarks", "webhook_events", "event_objects")
@@ -83,12 +84,17 @@ def test_a_change_behind_the_back_of_the_webhooks_is_found(bench: Bench) -> None
     one, _, _ = make(bench)
     swept(bench)
     bench.act("change", id_=one)
+    side = bench.side(in_flight=timedelta(0))
 
-    told = swept(bench)
+    told = swept(bench, sweep=sweep_on(bench, side))
 
     assert bench.versions() == bench.truth()
     assert told.drift == [(one, "differs", "missed_notification")]
     assert {"/name", "/metadata/version"} <= {each["path"] for each in told.report["drift"][0]["diff"]}
+    finished = bench.logged("run.finished")[-1]
+    assert (finished["drift"], finished["causes"]) == (1, {"missed_notification": 1})
+    counted = 'reconciler_drift_total{cause="missed_notification",kind="customer",source="stripe-eu"} 1.0'
+    assert counted in side.metrics.exposition().decode()
 
 
 def test_the_window_begins_with_its_first_instant(bench: Bench) -> None:
@@ -489,6 +495,25 @@ def test_drift_found_while_its_notification_waits(bench: Bench) -> None:
     told = swept(bench)
 
     assert told.drift == [(one, "differs", "notification_pending")]
+
+
+def test_drift_of_an_object_that_is_asked_for_again_while_it_is_read(bench: Bench) -> None:
+    """A run that reads what was due, and meanwhile finds the same object in its list, puts the drift on record."""
+    [one] = make(bench, 1)
+    swept(bench)
+    bench.tell(*bench.act("change", id_=one))
+    side = bench.side(in_flight=timedelta(0))
+    run_id = sweep_on(bench, side).begin(Asked(trigger="cli", since=Last.LAST, kinds=("customer",)))
+
+    def ask_again(ref: ObjectRef) -> None:
+        with bench.database.transaction() as connection:
+            wanted = refetches.want(connection, [Want(ref, Reason.SWEEP)])
+            runs.ask(connection, run_id, [Hint(ref)], wanted)
+
+    side.stripe.before = ask_again
+    side.drain.turn_in_run(run_id, SOURCE, "customer")
+
+    assert bench.rows("SELECT id, run_id FROM drift") == [(one, run_id)]
 
 
 def test_an_object_that_changed_just_now_is_in_flight(bench: Bench) -> None:
