@@ -39,7 +39,7 @@ def respelled(tree: JSON, draw: st.DrawFn) -> str:
     if isinstance(tree, str):
         return json.dumps(tree, ensure_ascii=draw(st.booleans()))
     if isinstance(tree, int) and not isinstance(tree, bool):
-        return draw(st.sampled_from([str(tree), f"{tree}.0", f"{tree}.000", f"{tree}0e-1", f"{tree}E0"]))
+        return draw(st.sampled_from([str(tree), f"{tree}.0", f"{tree}.000", f"{tree * 10}e-1", f"{tree}E0"]))
     return dumps(tree)
 
 
