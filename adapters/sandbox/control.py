@@ -10,6 +10,7 @@ Under `/_control`, JSON both ways; what makes no sense is a 400 `{"error"}` and 
     POST   /seed                   {"seed"}: the same seed and the same calls draw the same faults
     PUT    /clock                  {"skew"}: seconds the provider's clock is ahead; GET shows it
     PUT    /limits                 {"every","each","named"}: calls a second, null for no limit; GET shows them
+    PUT    /headers                {"Deprecation": ...}: what every answer of the API says besides; GET shows them
     PUT    /retries                {"first","factor","most","attempts"}: of deliveries
     GET    /calls?last=            totals, counts by operation and status, the last calls; DELETE forgets them
     GET    /deliveries?last=       sent, delivered, failed, dropped, ..., pending, answers by status, the last attempts
@@ -94,6 +95,8 @@ class Control:
             ("PUT", "/clock"): self._set_clock,
             ("GET", "/limits"): self._limits,
             ("PUT", "/limits"): self._set_limits,
+            ("GET", "/headers"): self._headers,
+            ("PUT", "/headers"): self._set_headers,
             ("PUT", "/retries"): self._retries,
             ("GET", "/calls"): self._calls,
             ("DELETE", "/calls"): self._forget_calls,
@@ -153,6 +156,17 @@ class Control:
     def _set_limits(self, request: Request, asked: JSON) -> JSON:
         self._machinery.limits.set(rates_from(_object(asked)))
         return self._limits(request, None)
+
+    def _headers(self, _: Request, __: JSON) -> JSON:
+        return self._machinery.said
+
+    def _set_headers(self, request: Request, asked: JSON) -> JSON:
+        headers = _object(asked)
+        if not all(isinstance(value, str) for value in headers.values()):
+            raise Refused("each header must be a text")
+        self._machinery.said.clear()
+        self._machinery.said.update(headers)
+        return self._headers(request, None)
 
     def _retries(self, _: Request, asked: JSON) -> JSON:
         self._machinery.deliveries.backoff = backoff_from(_object(asked))

@@ -84,6 +84,7 @@ class Front:
         response, fault = self._struck(asked) or (answer(asked), "stale" if lag else "")
         self._voice.dress(response, asked)
         response.headers["Date"] = machinery.clock.date()
+        response.headers.update(machinery.said)
         self._note(asked, str(response.status_code), fault=fault)
         return response
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adapters.sandbox.calls import CallLog
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Machinery:
-    """One of each."""
+    """
+    One of each.
+
+    Attributes:
+        said: Headers that every answer of the API has besides its own.
+    """
 
     clock: Clock
     world: World
@@ -25,6 +30,7 @@ class Machinery:
     limits: Limits
     calls: CallLog
     deliveries: Deliveries
+    said: dict[str, str] = field(default_factory=dict)
 
 
 def build(

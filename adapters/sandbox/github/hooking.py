@@ -50,6 +50,7 @@ class Hooking:
                 f"DELETE {home}/{{hook_id}}": self._remove,
                 f"POST {home}/{{hook_id}}/pings": self._ping,
             }
+        acts["GET /app/hook/config"] = self._app_config
         for home in ("~/hooks/{hook_id}", "/orgs/{login}/hooks/{hook_id}", "/app/hook"):
             acts |= {
                 f"GET {home}/deliveries": self._deliveries,
@@ -89,6 +90,12 @@ class Hooking:
 
     def _one(self, call: Call) -> Response:
         return success(self._shown(call, self._found(call)))
+
+    def _app_config(self, call: Call) -> Response:
+        """Answer with where the app's webhook sends; an app without one has no address."""
+        mine = self._mine(call)
+        config: Body = self._config(mine[0]) if mine else {"content_type": "form", "insecure_ssl": "0", "url": ""}
+        return success(config)
 
     def _create(self, call: Call) -> Response:
         """Make a hook and ping it, as GitHub does."""
@@ -176,12 +183,7 @@ class Hooking:
             "name": "web",
             "active": endpoint.enabled,
             "events": list(endpoint.events),
-            "config": {
-                "content_type": trait.content_type,
-                "insecure_ssl": "0",
-                "url": endpoint.url,
-                **({"secret": "********"} if endpoint.secrets else {}),
-            },
+            "config": self._config(endpoint),
             "updated_at": stamp(trait.created),
             "created_at": stamp(trait.created),
             "url": address,
@@ -191,6 +193,14 @@ class Hooking:
         if call.scope:
             shown |= {"test_url": f"{address}/test", "last_response": _last_response(latest)}
         return shown
+
+    def _config(self, endpoint: Endpoint) -> Body:
+        return {
+            "content_type": self._hooks.trait(endpoint).content_type,
+            "insecure_ssl": "0",
+            "url": endpoint.url,
+            **({"secret": "********"} if endpoint.secrets else {}),
+        }
 
     def _home(self, call: Call) -> str:
         if call.facts is not None:

@@ -1,9 +1,10 @@
 """
 A stand-in for Stripe's API: state in memory, loopback only, with the provider's habits.
 
-Answers the read calls that a mirror needs, as the real `stripe` SDK makes them, and sends signed webhooks. What
-differs from Stripe: there are no write calls (the control routes change objects), `metadata.version` counts the
-changes of each object so that a checker can tell how fresh a copy is, and nothing is limited until it is told to be.
+Answers the read calls that a mirror needs, as the real `stripe` SDK makes them, and sends signed webhooks to endpoints
+that calls make, too. What differs from Stripe: no other call writes (the control routes change objects),
+`metadata.version` counts the changes of each object so that a checker can tell how fresh a copy is, and nothing is
+limited until it is told to be.
 
 Control routes of its own: `PUT /_control/keys {"rk_test_...": ["invoice"]}` sets restricted keys and the kinds each
 may not read.
@@ -25,6 +26,7 @@ from adapters.sandbox.stripe.access import Access
 from adapters.sandbox.stripe.answers import StripeVoice
 from adapters.sandbox.stripe.api import Api
 from adapters.sandbox.stripe.ledger import Ledger
+from adapters.sandbox.stripe.subscriptions import Endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +76,9 @@ class StripeSandbox:
         self._front = Front(self.machinery, StripeVoice(self.machinery.world, api_version=api_version))
         control = Control(self.machinery, self)
         own = route("PUT", "/keys", self._set_keys)
-        self._app = Starlette(routes=[*control.routes(), own, control.no_such_route(), *api.routes(self._front)])
+        endpoints = Endpoints(self.machinery, self._access, api_version=api_version)
+        answers = [*endpoints.routes(self._front), *api.routes(self._front)]
+        self._app = Starlette(routes=[*control.routes(), own, control.no_such_route(), *answers])
 
     @property
     def app(self) -> ASGIApp:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from adapters.sandbox.deliveries import Endpoint
     from adapters.sandbox.front import Asked, Front
     from adapters.sandbox.machinery import Machinery
     from adapters.sandbox.stripe.access import Access, Visit
@@ -59,8 +58,6 @@ class Api:
             "GET /v1/accounts/{id}": self._account_by_id,
             "GET /v1/events": self._events,
             "GET /v1/events/{id}": self._event,
-            "GET /v1/webhook_endpoints": self._webhook_endpoints,
-            "GET /v1/webhook_endpoints/{id}": self._webhook_endpoint,
             "GET /v1/subscription_items": self._subscription_items,
             "GET /v1/invoices/{id}/lines": self._invoice_lines,
             "GET /v1/charges/{id}/refunds": self._charge_refunds,
@@ -159,34 +156,6 @@ class Api:
 
     def _pending(self, event: Body) -> Body:
         return {**event, "pending_webhooks": self._machinery.deliveries.undelivered(event["id"])}
-
-    def _webhook_endpoints(self, asked: Asked, visit: Visit) -> Body:
-        read = _read(asked, PAGING)
-        visit.may_read("webhook_endpoint", "rak_webhook_read")
-        found = [self._endpoint(each) for each in self._machinery.deliveries.endpoints]
-        return _listed("/v1/webhook_endpoints", *part(found, read, kind="webhook_endpoint"))
-
-    def _webhook_endpoint(self, asked: Asked, visit: Visit) -> Body:
-        visit.may_read("webhook_endpoint", "rak_webhook_read")
-        for each in self._machinery.deliveries.endpoints:
-            if each.id == _id(asked):
-                return self._endpoint(each)
-        raise missing("webhook_endpoint", _id(asked))
-
-    def _endpoint(self, endpoint: Endpoint) -> Body:
-        return {
-            "id": endpoint.id,
-            "object": "webhook_endpoint",
-            "api_version": self._api_version,
-            "application": None,
-            "created": FOUNDED,
-            "description": None,
-            "enabled_events": list(endpoint.events),
-            "livemode": False,
-            "metadata": {},
-            "status": "enabled" if endpoint.enabled else "disabled",
-            "url": endpoint.url,
-        }
 
     def _subscription_items(self, asked: Asked, visit: Visit) -> Body:
         read = _read(asked, PAGING | {"subscription"})
