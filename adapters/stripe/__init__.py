@@ -1,5 +1,5 @@
 """
-Stripe: customers, products, prices, subscriptions, invoices, payment intents, charges, refunds.
+Stripe: what is sold and to whom, what was agreed and asked for, how it is paid and where the money goes.
 
 Facts marked SDK were read in stripe 16.1; DOC and COPY are Stripe's own pages; [U] is not confirmed by either.
 
@@ -12,8 +12,9 @@ Signature
 
 Event id
     The body's `id`, the same for every retry and endpoint (SDK, _event.py). One change may still make two events, or a
-    snapshot and a thin one: both only name the object. `livemode` other than the key's is skipped; `account` (an event
-    of a connected account) names nothing here. `created` is in whole seconds and orders nothing: "Don't use created to
+    snapshot and a thin one: both only name the object. `livemode` other than the key's is skipped; `account` is the
+    connected account it is about, and its scope: one that is not mirrored names nothing. `created` is in whole seconds
+    and orders nothing: "Don't use created to
     determine event order" (COPY, docs.stripe.com/webhooks). The event's `api_version` is its endpoint's, not ours: its
     payload is used only to see whether a read may have been too early.
     Thin events name their object (`related_object`) and show nothing of it.
@@ -23,18 +24,24 @@ Stamp
     hosted pages expire and come anew with a read (logto#4563, ev-server#3438; `receipt_url` [U]): they are volatile.
 
 Changed since
-    `GET /v1/events`, at most 20 `types[]` a call, newest first, 30 days back (SDK, _event_list_params.py): hints. Asked
-    for more than that it would silently show less, so this adapter refuses: crawl instead. Events whose generation
-    failed are not shown there either (DOC, docs.stripe.com/webhooks/handle-irrecoverable-events): a full sweep finds
-    them. There is no `payment_intent.updated`, so payment intents created lately are listed too.
+    `GET /v1/events`, at most 20 `types[]` a call, newest first, 30 days back (SDK, _event_list_params.py): hints. For
+    more types than that it is read whole, once for all kinds of a pass. Asked for more than 30 days it would silently
+    show less, so this adapter refuses: crawl instead. Events whose generation failed are not shown there either (DOC,
+    docs.stripe.com/webhooks/handle-irrecoverable-events): a full sweep finds them. A platform's feed tells nothing of
+    its connected accounts: each has its own, asked for with `Stripe-Account`. Of some kinds no event tells all (there
+    is no `payment_intent.updated`, and none at all about a balance_transaction): what was created lately is listed too.
     Lists hide by default: canceled subscriptions (`status=all`), inactive prices (two passes), and without remedy
     inline prices and whatever is on a test clock (SDK, list params). Search is never used: it lags by up to an hour
-    (SDK). A list gives 10 sub-objects and `has_more`: a fetch walks them, a listing makes such an object a hint.
+    (SDK). A list gives 10 sub-objects and `has_more`: a fetch walks them, a listing makes such an object a hint. Lists
+    of payment methods, payment links, quotes, tax ids take no bounds on `created`; invoice items have a `date` instead.
+    Subscription items and tax ids are listed by whom they belong to: they are taken from the lists of those.
 
 Gone
     A deleted customer is 200 `{id, object, deleted: true}`. Elsewhere 404 `resource_missing` (products, draft invoices
     [U]). A 404 that says "a similar object exists in live mode, but a test mode key was used" is about the key
-    (payola#278, woocommerce-gateway-stripe#3109), as are 401 and 403: never an absence.
+    (payola#278, woocommerce-gateway-stripe#3109), as are 401 and 403: never an absence. A connected account that is
+    taken away answers 403 `account_invalid` to every call: its scope is lost, and nothing in it is gone. Coupons and
+    plans may be made again under the id of one that was deleted.
 
 Limits
     100 calls a second live, 25 in a sandbox, and 25 for each operation: all ids of `GET /v1/customers/{id}` are one
@@ -54,17 +61,20 @@ import logging
 import re
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import quote
 
 from adapters.stripe import events
+from adapters.stripe.accounts import Accounts
 from adapters.stripe.calls import Calls, Missing
-from adapters.stripe.kinds import FEED_HISTORY, KINDS
+from adapters.stripe.feed import Feed
+from adapters.stripe.kinds import KINDS
+from adapters.stripe.listing import Lists, is_cut, is_cut_list, own_url
 from adapters.stripe.signature import vouched
 from adapters.stripe.subscriptions import Subscriptions
 from reconciler import content
 from reconciler.errors import AccessLost, ConfigError, DeliveryMalformed, SourceRefused, SourceUnavailable
-from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
+from reconciler.model import Notification, Proof, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -72,12 +82,11 @@ if TYPE_CHECKING:
 
     from adapters.stripe.kinds import Row
     from reconciler.adapter import Budget, Kind, Mended, Subscription, Undelivered
-    from reconciler.model import JSON, Body, Delivery
+    from reconciler.model import JSON, Body, Delivery, ObjectRef, Page
 
 __all__ = ["KINDS", "Limits", "Stripe", "limits"]
 
 _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
-_TYPES_A_CALL: Final = 20
 _STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
 _LIVE_RATE: Final = 100.0  # calls a second, like the next two
@@ -113,7 +122,7 @@ def limits(api_key: str, calls_per_second: float | None = None) -> Limits:
 
 class Stripe:
     """
-    One Stripe account in one mode.
+    One Stripe account in one mode, and those connected to it that are mirrored.
 
     Attributes:
         provider: `stripe`.
@@ -134,6 +143,7 @@ class Stripe:
         tolerance: timedelta,
         api_version: str,
         clock: Callable[[], datetime],
+        accounts: Sequence[str] | Literal["all"] = (),
         api_base: str | None = None,
         backfill_since: datetime | None = None,
         timeout: tuple[float, float] = (3.05, 20.0),
@@ -141,8 +151,9 @@ class Stripe:
         """
         Raise `ConfigError` for a kind or key that cannot be used; nothing is called yet.
 
-        *kinds* None means the core ones. What was created before *backfill_since* no crawl shows. *timeout* holds the
-        seconds to connect and those until an answer is complete.
+        *kinds* None means the core ones. *accounts* are the connected ones that are mirrored besides the account
+        itself. What was created before *backfill_since* no crawl shows. *timeout* holds the seconds to connect and
+        those until an answer is complete.
         """
         self.source = source
         self._rows = _rows(source, kinds)
@@ -152,12 +163,14 @@ class Stripe:
         self._mode = _mode_of(api_key)
         self._secrets, self._tolerance = tuple(webhook_secrets), tolerance
         self._api_version, self._clock = api_version, clock
-        self._backfill = {} if backfill_since is None else {"created": {"gte": int(backfill_since.timestamp() // 1)}}
+        self._backfill = None if backfill_since is None else int(backfill_since.timestamp() // 1)
         # At INFO and below the SDK logs every URL and body.
         logging.getLogger("stripe").setLevel(logging.WARNING)
         self._calls = Calls(
             api_key=api_key, api_version=api_version, api_base=api_base, timeout=timeout, budget=budget, clock=clock
         )
+        self._accounts = Accounts(self._calls, accounts)
+        self._lists = Lists(self._calls, source)
         self._subscriptions = Subscriptions(self._calls, source=source, rows=self._rows, api_version=api_version)
 
     def __repr__(self) -> str:
@@ -169,8 +182,8 @@ class Stripe:
         self._calls.close()
 
     def scopes(self, kind: str | None = None) -> tuple[str, ...]:  # noqa: ARG002 - all kinds have the same
-        """Return the scopes to sweep: only the account itself."""
-        return ("",)
+        """Return the scopes to sweep: the account itself, and the connected accounts; raises a `SourceError`."""
+        return self._accounts.scopes()
 
     def shape(self, kind: str) -> Mapping[str, object]:  # noqa: ARG002 - all kinds have one
         """Return what the form of bodies depends on."""
@@ -187,7 +200,7 @@ class Stripe:
             tolerance=self._tolerance,
         )
         event, changed = _parsed(delivery.body)
-        skipped = self._why_skipped(event)
+        skipped, scope = self._why_skipped(event), self._scope_of(event)
         return (
             Notification(
                 source=self.source,
@@ -196,15 +209,15 @@ class Stripe:
                 occurred_at=events.instant(event.get("created")),
                 payload=event,
                 raw=delivery.body if changed else None,
-                named=() if skipped else events.named(event, self._rows, self.source),
+                named=() if skipped or scope is None else events.named(event, self._rows, self.source, scope=scope),
                 skipped=skipped,
                 secret=secret,
             ),
         )
 
     def addressed(self, told: Notification, delivery: Delivery) -> bool:  # noqa: ARG002 - the event says it all
-        """Say whether *told* is of our mode and of no connected account."""
-        return not self._why_skipped(told.payload) and events.scope_of(told.payload) is not None
+        """Say whether *told* is of our mode, and of the account itself or a connected one that is mirrored."""
+        return not self._why_skipped(told.payload) and self._scope_of(told.payload) is not None
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:  # noqa: ARG002 - ids are enough
         """Return the object as it is now, its sub-lists whole, or its absence with the proof."""
@@ -212,7 +225,7 @@ class Stripe:
         until = monotonic() + _READ_WITHIN
         head = self._head(row, ref)
         for _ in range(_STARTS):
-            if head.body is None or not _is_cut(head.body):
+            if head.body is None or not is_cut(head.body):
                 return head
             body = self._completed(head.body, ref.scope, until)
             again = self._head(row, ref)
@@ -227,48 +240,39 @@ class Stripe:
 
         Raises `SourceRefused` where *since* is further back than `Kind.feed_history`: Stripe would silently show less.
         """
-        row = self._row(kind)
-        if since < self._clock() - FEED_HISTORY:
-            raise SourceRefused(
-                f"{self.source}: events go {FEED_HISTORY.days} days back, not to {since:%Y-%m-%d}: crawl"
-            )
-        created = {"gte": int(since.timestamp() // 1)}
-        topics = tuple(row.topics)
-        for start in range(0, len(topics), _TYPES_A_CALL):
-            types = topics[start : start + _TYPES_A_CALL]
-            for page, _ in self._calls.pages("/v1/events", {"created": created, "types": list(types)}, account=scope):
-                yield Page(hints=tuple(hint for event in page for hint in self._hints(event, kind, scope)))
-        if row.recent:
-            yield from self._listed(row, scope, {"created": created})
+        return self.one_pass((kind,)).changed_since(kind, scope, since)
+
+    def one_pass(self, kinds: Collection[str]) -> Feed:
+        """Return the change feeds of *kinds*, for one pass: what they have in common is read once."""
+        return Feed(self._calls, self._lists, {kind: self._row(kind) for kind in kinds}, self.source)
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
         """Yield every object of *kind* created since the backfill begins; one whose sub-lists are cut is a hint."""
-        yield from self._listed(self._row(kind), scope, self._backfill)
+        yield from self._lists.every(self._row(kind), scope, least=self._backfill)
 
     def identity(self, scope: str = "") -> str:
-        """Return the id of the account behind the key; raises `AccessLost` where the key is good for nothing here."""
+        """Return the id of the account behind the key, or of *scope*; raises `AccessLost` where it is not seen."""
         try:
             account = self._calls.get("/v1/account", account=scope)
         except AccessLost as lost:
             named = _ACCOUNT.search(str(lost))
             if named is None:
-                raise AccessLost(
-                    f"{lost} (a restricted key needs to read Events, and Accounts where that is offered)"
-                ) from None
+                hint = "" if scope else " (a restricted key needs to read Events, and Accounts where that is offered)"
+                raise AccessLost(f"{lost}{hint}") from None
             self._calls.get("/v1/events", {"limit": 1}, account=scope)
-            return named.group(1)
+            return self._own(named.group(1), scope)
         id_ = events.id_of(account.body)
         if id_ is None:
             raise SourceUnavailable(f"{self.source}: the account has no id")
-        return id_
+        return self._own(id_, scope)
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return *ref* as a snapshot event of our API version shows it, if whole; else None."""
         body = content.find(payload, "/data/object")
         if payload.get("api_version") != self._api_version or not isinstance(body, dict):
             return None
-        same = events.kind_of(body) == ref.kind and body.get("id") == ref.id and events.scope_of(payload) == ref.scope
-        return body if same and body.get("deleted") is not True and not _is_cut(body) else None
+        same = events.kind_of(body) == ref.kind and body.get("id") == ref.id and self._scope_of(payload) == ref.scope
+        return body if same and body.get("deleted") is not True and not is_cut(body) else None
 
     def subscriptions(self, urls: Sequence[str], *, held: Collection[str] = ()) -> Sequence[Subscription]:
         """Return the webhook endpoint that points at us; needs the permission to read webhooks."""
@@ -290,6 +294,16 @@ class Stripe:
         """Return the API version of an event, that of its endpoint; thin events have none."""
         version = payload.get("api_version")
         return version if isinstance(version, str) else None
+
+    def _scope_of(self, event: Body) -> str | None:
+        """Return the scope that an event's objects live in; None: a connected account that is not mirrored."""
+        account = events.account_of(event)
+        return account if account == "" or (account and self._accounts.covers(account)) else None
+
+    def _own(self, account: str, scope: str) -> str:
+        if scope and account != scope:
+            raise AccessLost(f"{self.source}: asked as account {scope}, the key answers as {account}")
+        return account
 
     def _row(self, kind: str) -> Row:
         if kind not in self._rows:
@@ -325,8 +339,8 @@ class Stripe:
                 return [whole(each) for each in node]
             if not isinstance(node, dict):
                 return node
-            if _is_cut_list(node):
-                pages = self._calls.pages(_own_url(node), {}, account=account, until=until)
+            if is_cut_list(node):
+                pages = self._calls.pages(own_url(node), {}, account=account, until=until)
                 node = {**node, "data": [each for page, _ in pages for each in page], "has_more": False}
             return {key: whole(value) for key, value in node.items()}
 
@@ -335,32 +349,6 @@ class Stripe:
         except Missing:
             return None
         return completed
-
-    def _hints(self, event: Body, kind: str, scope: str) -> Iterator[Hint]:
-        only = {kind: self._rows[kind]}
-        for named in events.named(event, only, self.source):
-            ref = ObjectRef(self.source, scope, kind, named.ref.id)
-            changed_at = events.instant(event.get("created"))
-            yield Hint(ref, events.id_of(event), events.type_of(event), changed_at, named.stamp)
-
-    def _listed(self, row: Row, scope: str, parameters: Mapping[str, object]) -> Iterator[Page]:
-        for wanted in row.passes:
-            for page, observed_at in self._calls.pages(row.path, {**wanted, **parameters}, account=scope):
-                yield self._page(row, scope, page, observed_at)
-
-    def _page(self, row: Row, scope: str, listed: Sequence[Body], observed_at: datetime) -> Page:
-        snapshots: list[Snapshot] = []
-        hints: list[Hint] = []
-        for body in listed:
-            id_ = events.id_of(body)
-            if id_ is None or events.kind_of(body) != row.kind.name:
-                raise SourceUnavailable(f"{self.source}: the list of {row.kind.name} shows something else")
-            ref = ObjectRef(self.source, scope, row.kind.name, id_)
-            if body.get("deleted") is True or _is_cut(body):
-                hints.append(Hint(ref, stamp=events.stamp_of(row, body)))
-            else:
-                snapshots.append(Snapshot(ref, body, events.stamp_of(row, body), observed_at))
-        return Page(tuple(snapshots), tuple(hints))
 
 
 def _same(row: Row, head: Snapshot, again: Snapshot) -> bool:
@@ -397,29 +385,3 @@ def _event_id(event: Body) -> str:
     if not isinstance(id_, str) or not 0 < len(id_) <= events.LONGEST_ID:
         raise DeliveryMalformed("the body names no event id")
     return id_
-
-
-def _is_cut(body: Body) -> bool:
-    """Say whether a list anywhere in *body* goes on elsewhere."""
-    todo: list[JSON] = [body]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, dict):
-            if _is_cut_list(node):
-                return True
-            todo.extend(node.values())
-        elif isinstance(node, list):
-            todo.extend(node)
-    return False
-
-
-def _is_cut_list(node: Body) -> bool:
-    return node.get("object") == "list" and node.get("has_more") is True
-
-
-def _own_url(cut: Body) -> str:
-    url = cut.get("url")
-    # The url comes from a body: it must not lead the key to another host.
-    if not isinstance(url, str) or not url.startswith("/v1/") or urlsplit(url).netloc:
-        raise SourceRefused("a list that is cut short does not say where it goes on")
-    return url

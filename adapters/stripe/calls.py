@@ -132,17 +132,25 @@ class Calls:
         return Answered(body, _date(answer) or self.now())
 
     def pages(
-        self, path: str, parameters: Mapping[str, object], *, account: str = "", until: float | None = None
+        self,
+        path: str,
+        parameters: Mapping[str, object],
+        *,
+        account: str = "",
+        until: float | None = None,
+        dated: bool = True,
     ) -> Iterator[tuple[list[Body], datetime]]:
         """
         Yield the objects of each page of a list with its `Date`, to the end.
 
-        Goes on from the last `created` where the object that marked the place has vanished, so it may repeat itself.
-        A sub-list is given *until* (monotonic) to end, and has no `created` to go on from: it raises `Missing` there.
-        Raises rather than stopping early or going round in circles.
+        Where the object that marked the place has vanished it goes on from the last `created`, so it may repeat itself;
+        from the object before it in a list that is not *dated*, which takes no bounds on `created`. A sub-list is given
+        *until* (monotonic) to end: it raises `Missing` there. Raises rather than stopping early or going round in
+        circles.
         """
         place: dict[str, object] = {}
         passed: set[str] = set()
+        marks: list[str] = []
         oldest: JSON = None
         vanished = 0
         while True:
@@ -160,9 +168,10 @@ class Calls:
                 if missing.parameter != "starting_after" or until is not None:
                     raise
                 vanished += 1
-                if not isinstance(oldest, int) or vanished > _VANISHED_CURSORS:
+                place = _other_place(oldest if dated else None, marks)
+                if not place or vanished > _VANISHED_CURSORS:
                     raise SourceUnavailable(f"{operation_of(path)}: lost its place: {missing}") from missing
-                place, passed = {"created": {"lte": oldest}}, set()
+                passed = set()
                 continue
             objects = _objects(operation_of(path), answered.body)
             yield objects, answered.observed_at
@@ -173,8 +182,9 @@ class Calls:
             if not isinstance(cursor, str) or cursor in passed:
                 raise SourceUnavailable(f"{operation_of(path)}: the list does not move on after {cursor!r}")
             passed.add(cursor)
-            vanished = vanished if last.get("created") == oldest else 0
+            vanished = vanished if isinstance(oldest, int) and last.get("created") == oldest else 0
             oldest = last.get("created")
+            marks = [each["id"] for each in objects if isinstance(each.get("id"), str)]
             place = {**place, "starting_after": cursor}
 
     def _ask(self, operation: str, path: str, account: str, parameters: Mapping[str, object]) -> Answer:
@@ -218,6 +228,14 @@ def operation_of(path: str, method: str = "GET") -> str:
     """Return the name under which Stripe limits calls to *path*: the same for all ids."""
     _, version, *steps = urlsplit(path).path.split("/")
     return "/".join([f"{method} ", version, *("{id}" if place % 2 else step for place, step in enumerate(steps))])
+
+
+def _other_place(oldest: JSON, marks: list[str]) -> dict[str, object]:
+    """Return where to go on from when the last of *marks* has vanished; empty where no place is left."""
+    if isinstance(oldest, int):
+        return {"created": {"lte": oldest}}
+    marks.pop()
+    return {"starting_after": marks[-1]} if marks else {}
 
 
 def _merged(parameters: Mapping[str, object], place: Mapping[str, object]) -> dict[str, object]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from adapters.stripe.kinds import NAMELESS
+from adapters.stripe.kinds import ITSELF, NAMELESS, OUTSIDE
 from reconciler import content
 from reconciler.model import Named, ObjectRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from adapters.stripe.kinds import Row
     from reconciler.model import JSON, Body
@@ -19,14 +19,13 @@ LONGEST_ID = 255
 """Longer texts are no ids of Stripe's."""
 
 
-def named(event: Body, rows: Mapping[str, Row], source: str) -> tuple[Named, ...]:
-    """Return the objects of *rows* that a snapshot or thin event concerns, the one it shows first."""
+def named(event: Body, rows: Mapping[str, Row], source: str, *, scope: str) -> tuple[Named, ...]:
+    """Return the objects of *rows* in *scope* that a snapshot or thin event concerns, the one it shows first."""
     topic = type_of(event).removeprefix("v1.")
-    scope = scope_of(event)
-    if topic in NAMELESS or scope is None:
+    if topic in NAMELESS:
         return ()
     shown = content.find(event, "/related_object") if is_thin(event) else content.find(event, "/data/object")
-    found = {each.ref: each for each in _concerned(topic, shown, rows, source, scope)}
+    found = {each.ref: each for each in _concerned(topic, event, shown, rows, source, scope)}
     return tuple(found.values())
 
 
@@ -41,10 +40,12 @@ def type_of(event: Body) -> str:
     return type_ if isinstance(type_, str) else ""
 
 
-def scope_of(event: Body) -> str | None:
-    """Return the scope its objects live in; None: a connected account's, which this source does not mirror."""
+def account_of(event: Body) -> str | None:
+    """Return the connected account it is about; empty: the account itself. None: whose it is cannot be told."""
     account = event.get("context" if is_thin(event) else "account")
-    return None if account else ""
+    if not account:
+        return ""
+    return account.rpartition("/")[2] if isinstance(account, str) else None
 
 
 def id_of(value: JSON) -> str | None:
@@ -77,14 +78,35 @@ def kind_of(body: Body) -> str | None:
     return name.replace(".", "_") if isinstance(name, str) else None
 
 
-def _concerned(topic: str, shown: JSON, rows: Mapping[str, Row], source: str, scope: str) -> Iterator[Named]:
+def _concerned(  # noqa: PLR0917 - one call of one function
+    topic: str, event: Body, shown: JSON, rows: Mapping[str, Row], source: str, scope: str
+) -> Iterator[Named]:
     if not isinstance(shown, dict):
         return
     row, id_ = rows.get(kind_of(shown) or ""), id_of(shown)
     if row is not None and id_ is not None:
         yield Named(ObjectRef(source, scope, row.kind.name, id_), stamp_of(row, shown))
     for name, each in rows.items():
-        pointer = each.topics.get(topic, "/id")
-        other = id_of(content.find(shown, pointer)) if pointer != "/id" else None
-        if other is not None:
+        pointers = each.topics.get(topic, ITSELF)
+        for other in _ids(event, shown, pointers) if pointers != ITSELF else ():
             yield Named(ObjectRef(source, scope, name, other))
+
+
+def _ids(event: Body, shown: Body, pointers: str) -> Iterator[str]:
+    """Yield the ids that *pointers* lead to, from the object that is shown or from the event."""
+    for pointer in pointers.split():
+        start = event if pointer.startswith(OUTSIDE) else shown
+        for value in _found(start, pointer.removeprefix(OUTSIDE).split("/")[1:]):
+            id_ = id_of(value)
+            if id_ is not None:
+                yield id_
+
+
+def _found(node: JSON, steps: Sequence[str]) -> Iterator[JSON]:
+    if not steps:
+        yield node
+    elif steps[0] == "*":
+        for each in node if isinstance(node, list) else ():
+            yield from _found(each, steps[1:])
+    elif isinstance(node, dict):
+        yield from _found(node.get(steps[0]), steps[1:])

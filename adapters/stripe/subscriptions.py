@@ -76,7 +76,7 @@ class Subscriptions:
     def _hints(self, event: Body, id_: str, at: datetime) -> tuple[Hint, ...]:
         return tuple(
             Hint(named.ref, id_, events.type_of(event), at, named.stamp)
-            for named in events.named(event, self._rows, self._source)
+            for named in events.named(event, self._rows, self._source, scope="")
         )
 
     def _shown(self, body: Body, held: Collection[str]) -> Subscription:
