@@ -138,6 +138,7 @@ class Daemon:
         if self._role.includes(Role.SCHEDULE):
             self._schedule = self._planned()
             self._schedule.start()
+            self._program.watchdog.start(self._program.stop, self._program.leads)
         self._log.info("serve.ready", role=str(self._role), pid=os.getpid(), **addresses)
         notify.notify(self._environment, notify.READY, notify.status(_spelled(addresses)))
 
@@ -168,6 +169,7 @@ class Daemon:
             self._schedule is None or self._schedule.stop(max(deadline - monotonic(), 0.0)),
             self._requests.stop(deadline),
             self._program.drain.join(max(deadline - monotonic(), 0.0)),
+            self._program.watchdog.join(max(deadline - monotonic(), 0.0)),
         ]
         self._log.info("serve.stopped", cut_off=not all(ended))
         return all(ended)
@@ -216,6 +218,7 @@ class Daemon:
             "web": self._web and self._web.failure,
             "drain": self._program.drain.failure,
             "schedule": self._schedule and self._schedule.failure,
+            "watchdog": self._program.watchdog.failure,
         }
         for part, failure in parts.items():
             if failure is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -19,11 +19,28 @@ if TYPE_CHECKING:
     from reconciler.model import Delivery, Notification
 
 
+class Own:
+    """What stands behind a source's own name: its adapter, and the secrets kept besides the configured ones."""
+
+    def __init__(self, adapter: Adapter, secrets: Sequence[str], kept: Callable[[], Sequence[str]]) -> None:
+        self._adapter, self._secrets, self._kept = adapter, tuple(secrets), kept
+
+    @property
+    def provider(self) -> str:
+        """The provider of the source."""
+        return self._adapter.provider
+
+    def read(self, delivery: Delivery) -> tuple[Notification, ...]:
+        """Verify and parse in one step; raises `SignatureInvalid` or `DeliveryMalformed`."""
+        kept = self._kept()
+        return self._adapter.read(delivery, secrets=[*self._secrets, *kept] if kept else None)
+
+
 class Endpoint:
     """
     What stands behind the name of an endpoint: sources of one provider, at least one, and secrets of its own.
 
-    A source's secrets do not open it, nor do its secrets open a source's own URL.
+    A source's secrets do not open it, nor do its secrets open a source's own URL. *kept* are secrets besides.
     """
 
     def __init__(
@@ -32,9 +49,11 @@ class Endpoint:
         adapters: Sequence[Adapter],
         secrets: Sequence[str],
         *,
+        kept: Callable[[], Sequence[str]] = tuple,
         log: FilteringBoundLogger | None = None,
     ) -> None:
         self._name, self._adapters, self._secrets = name, tuple(adapters), tuple(secrets)
+        self._kept = kept
         self._log: FilteringBoundLogger = log or structlog.get_logger()
 
     @property
@@ -48,11 +67,12 @@ class Endpoint:
 
         Raises `SignatureInvalid` or `DeliveryMalformed`, before anything in the delivery has chosen a source.
         """
-        told = self._adapters[0].read(delivery, secrets=self._secrets)
+        secrets = [*self._secrets, *self._kept()]
+        told = self._adapters[0].read(delivery, secrets=secrets)
         meant = [each for each in self._adapters if any(each.addressed(one, delivery) for one in told)]
         if not meant:
             self._note(told)
-        return tuple(one for each in meant for one in each.read(delivery, secrets=self._secrets))
+        return tuple(one for each in meant for one in each.read(delivery, secrets=secrets))
 
     def _note(self, told: Sequence[Notification]) -> None:
         for one in told:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from reconciler.accounts import Pinned
 from reconciler.bootstrap.providers import Hands, providers
+from reconciler.bootstrap.watching import watched
 from reconciler.budgets import Budgets
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
-from reconciler.endpoints import Endpoint
+from reconciler.endpoints import Endpoint, Own
 from reconciler.metrics import Gauges, Metrics
 from reconciler.receive import Receiver
 from reconciler.store import database as databases
@@ -24,7 +25,9 @@ from reconciler.store import refetches, statements, story
 from reconciler.store.marks import Marks
 from reconciler.store.mirror import Mirror, Rules
 from reconciler.store.tokens import SharedTokens
+from reconciler.store.vouching import Vouching
 from reconciler.sweep import Sweep
+from reconciler.watchdog import Hearing, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,6 +73,7 @@ class Program:
     receiver: Receiver
     drain: Drain
     sweep: Sweep
+    watchdog: Watchdog
     stop: Event
     leads: Event
 
@@ -117,6 +121,7 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
                 budget=budgets.of(source.name),
                 validators=marks[source.name],
                 tokens=partial(_tokens, database, source.name),
+                notices=Hearing(database, source.name),
                 stack=stack,
             )
             adapters[source.name] = Pinned(known[source.provider].adapter(source, settings, hands), database)
@@ -147,7 +152,15 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             stop=stop,
             marks_of=marks,
         )
-        receiver = Receiver(database, _readers(settings, adapters), metrics, beat=lambda: beat("receive-writer"))
+        vouching = Vouching(database)
+        vouching.look()
+        turned = partial(
+            _turned, beat, vouching if any(source.manage_webhooks for source in settings.sources) else None
+        )
+        receiver = Receiver(database, _readers(settings, adapters, vouching), metrics, beat=turned)
+        watchdog = Watchdog(
+            database, watched(settings, adapters), vouching=vouching, budgets=budgets, wake=drain.wake, beat=beat
+        )
         yield Program(
             settings=settings,
             database=database,
@@ -159,6 +172,7 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             receiver=receiver,
             drain=drain,
             sweep=sweep,
+            watchdog=watchdog,
             stop=stop,
             leads=leads,
         )
@@ -202,13 +216,24 @@ def every_kind() -> Mapping[str, Mapping[str, Kind]]:
     return {name: provider.kinds for name, provider in providers().items()}
 
 
-def _readers(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Reader]:
+def _readers(settings: Settings, adapters: Mapping[str, Adapter], vouching: Vouching) -> dict[str, Reader]:
     """Return what stands behind each name that deliveries may be sent to."""
-    readers: dict[str, Reader] = {**adapters}
+    readers: dict[str, Reader] = {}
+    for source in settings.sources:
+        secrets = [secret.reveal() for secret in source.webhook_secrets]
+        readers[source.name] = Own(adapters[source.name], secrets, partial(vouching.secrets, source.name))
     for endpoint in settings.endpoints:
         secrets = [secret.reveal() for secret in endpoint.webhook_secrets]
-        readers[endpoint.name] = Endpoint(endpoint.name, [adapters[each] for each in endpoint.sources], secrets)
+        behind = [adapters[each] for each in endpoint.sources]
+        readers[endpoint.name] = Endpoint(endpoint.name, behind, secrets, kept=partial(vouching.secrets, endpoint.name))
     return readers
+
+
+def _turned(beat: Callable[[str], None], vouching: Vouching | None) -> None:
+    """Note that the writer of deliveries has turned; what vouches for them is looked up there, not when they come."""
+    beat("receive-writer")
+    if vouching is not None:
+        vouching.look_now_and_then()
 
 
 def _marks(database: Database, source: str, shapes: Mapping[tuple[str, str], str]) -> Marks:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import ExitStack
 
-    from reconciler.adapter import Adapter, Budget, Kind, Tokens, Validators
+    from reconciler.adapter import Adapter, Budget, Kind, Notices, Tokens, Validators
     from reconciler.config import Settings, Source
 
 
@@ -26,12 +26,14 @@ class Hands:
 
     Attributes:
         tokens: The shared tokens of a credential, told by its digest.
+        notices: What the provider says in passing about the way it is called.
         stack: Closes the adapter's connections at the end.
     """
 
     budget: Budget
     validators: Validators
     tokens: Callable[[str], Tokens]
+    notices: Notices
     stack: ExitStack
 
 
@@ -102,6 +104,7 @@ def _shopify(source: Source, _: Settings, hands: Hands) -> Adapter:
         api_version=source.api_version,
         api_base=source.api_base,
         backfill_since=source.backfill_since,
+        notices=hands.notices,
         clock=_now,
     )
     hands.stack.callback(adapter.close)
@@ -138,6 +141,7 @@ def _github(source: Source, _: Settings, hands: Hands) -> Adapter:
         kinds=list(github.KINDS) if source.kinds == "all" else source.kinds,
         budget=hands.budget,
         validators=hands.validators,
+        notices=hands.notices,
         api_version=source.api_version,
         api_base=source.api_base,
         clock=_now,

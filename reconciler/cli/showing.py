@@ -341,7 +341,8 @@ def _show_status(output: Output, told: Told) -> None:
         output.table(("source", "budget", "left", "limit"), budgets)
     for alarm in told["alarms"]:
         since = f" since {spelled(alarm['since'])}" if alarm["since"] else ""
-        output.line(f"ALARM {alarm['source']}: {alarm['what'].replace('_', ' ')}{since}")
+        because = f": {alarm['because']}" if "because" in alarm else ""
+        output.line(f"ALARM {alarm['source']}: {alarm['what'].replace('_', ' ')}{since}{because}")
     if not told["alarms"]:
         output.line("no alarms")
 

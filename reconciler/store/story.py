@@ -50,6 +50,7 @@ _SCHEDULED = ("nightly", "catch_up")
 _TRIGGERS = (*_SCHEDULED, "light", "cli", "http")
 _SPANS = (timedelta(hours=1), timedelta(days=1))
 _SHOWN_PATHS = 6
+_SHOWN_FINDINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +77,16 @@ class Alarm:
     Something that needs a person.
 
     Attributes:
-        what: dead_letters, access_lost, source_unavailable, never_swept, watermark_old or nightly_incomplete.
+        what: dead_letters, access_lost, source_unavailable, never_swept, watermark_old or nightly_incomplete, or what
+            the watchdog found: subscription_lost, silence, deprecated or version_drift.
         since: Since when it stands; None: from the beginning.
+        because: What exactly, and the way out; empty where `what` says it.
     """
 
     what: str
     source: str
     since: datetime | None
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +259,26 @@ def alarms(connection: Connection, kinds: Mapping[str, Collection[str]], *, now:
         for row in statements.rows(connection, "last_runs", parameters)
         if row.state not in {"complete", "running"}
     ]
+    found += _found(connection)
     once = {(alarm.source, alarm.what): alarm for alarm in reversed(found)}
     return sorted((each for each in once.values() if each.source in kinds), key=lambda each: (each.source, each.what))
 
 
 def alarm(each: Alarm) -> Told:
     """Return an alarm as `status` shows it."""
-    return {"what": each.what, "source": each.source, "since": None if each.since is None else times.iso(each.since)}
+    told = {"what": each.what, "source": each.source, "since": None if each.since is None else times.iso(each.since)}
+    return told | ({"because": each.because} if each.because else {})
+
+
+def _found(connection: Connection) -> Iterable[Alarm]:
+    """Yield an alarm for each sort of finding of a source, since the oldest, with the sentences of the first few."""
+    sorts: dict[tuple[str, str], list[Row[Any]]] = {}
+    for row in statements.rows(connection, "standing_findings"):
+        sorts.setdefault((row.source, row.what), []).append(row)
+    for (source, what), rows in sorts.items():
+        more = f"; and {len(rows) - _SHOWN_FINDINGS} more" if len(rows) > _SHOWN_FINDINGS else ""
+        because = "; ".join(row.because for row in rows[:_SHOWN_FINDINGS]) + more
+        yield Alarm(what, source, min(row.since for row in rows), because)
 
 
 def _unswept(
