@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.shopify import webhooks
 from reconciler import content
 from reconciler.adapter import Mended, Subscription
-from reconciler.errors import SourceRefused, SourceUnavailable
+from reconciler.errors import AccessLost, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,16 +72,22 @@ class Subscriptions:
         """Subscribe to each topic that is missing, as far as Shopify lets us; raises `SourceRefused` for the rest."""
         made, refused = broken.id, []
         for topic in broken.missing:
-            payload = self._calls.ask("webhookSubscriptionCreate", SUBSCRIBE, {"topic": enum(topic), "uri": url})
-            answer = payload.data.get("webhookSubscriptionCreate")
-            id_ = content.find(answer, "/webhookSubscription/id")
-            if isinstance(id_, str):
+            try:
+                id_ = self._subscribed(topic, url)
                 made = made or id_
-            else:
-                refused.append(f"{topic} ({_words(answer)})")
+            except (SourceRefused, AccessLost) as error:
+                refused.append(f"{topic} ({error})")
         if refused or broken.wrong:
             raise SourceRefused("; ".join([*([_NOT_ALL + ", ".join(refused)] if refused else []), *broken.wrong]))
         return Mended(made)
+
+    def _subscribed(self, topic: str, url: str) -> str:
+        payload = self._calls.ask("webhookSubscriptionCreate", SUBSCRIBE, {"topic": enum(topic), "uri": url})
+        answer = payload.data.get("webhookSubscriptionCreate")
+        id_ = content.find(answer, "/webhookSubscription/id")
+        if not isinstance(id_, str):
+            raise SourceRefused(_words(answer))
+        return id_
 
     def _listed(self) -> Iterator[Body]:
         after: str | None = None

@@ -171,7 +171,9 @@ class Stripe:
         )
         self._accounts = Accounts(self._calls, accounts)
         self._lists = Lists(self._calls, source)
-        self._subscriptions = Subscriptions(self._calls, source=source, rows=self._rows, api_version=api_version)
+        self._subscriptions = Subscriptions(
+            self._calls, self._accounts, source=source, rows=self._rows, api_version=api_version
+        )
 
     def __repr__(self) -> str:
         """Name the source, and nothing secret."""

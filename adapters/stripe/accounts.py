@@ -24,6 +24,11 @@ class Accounts:
         self._wanted: tuple[str, ...] | None = None if wanted == "all" else tuple(dict.fromkeys(wanted))
         self._listed: tuple[datetime, tuple[str, ...]] | None = None
 
+    @property
+    def some(self) -> bool:
+        """Whether any connected account is mirrored, now or once there is one; asks nobody."""
+        return self._wanted is None or bool(self._wanted)
+
     def covers(self, account: str) -> bool:
         """Say whether *account* is mirrored; of a platform that mirrors all, each one that its events are about."""
         return self._wanted is None or account in self._wanted

@@ -2,8 +2,9 @@
 How Stripe's deliveries come to us: webhook endpoints, and the events that none of them could be given.
 
 An endpoint's secret is shown once, when it is made (SDK, _webhook_endpoint.py): one that this program made and whose
-secret nobody keeps is made anew. Its API version is fixed for its life. There is no call that sends an event again; the
-feed of events tells which were not delivered, to us or to any other endpoint of the account
+secret nobody keeps is made anew. Its API version is fixed for its life. What happens in connected accounts goes to
+endpoints of their own (`connect`), which show the platform's application [U]. There is no call that sends an event
+again; the feed of events tells which were not delivered, to us or to any other endpoint of the account
 (https://docs.stripe.com/webhooks/process-undelivered-events).
 """
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from adapters.stripe.accounts import Accounts
     from adapters.stripe.calls import Calls
     from adapters.stripe.kinds import Row
     from reconciler.model import JSON, Body
 
 _ENDPOINTS: Final = "/v1/webhook_endpoints"
 _MARK: Final = "reconciler"  # the key in an endpoint's metadata that says who made it
-_PLACE: Final = "the account"
+_OWN: Final = "the account"
+_CONNECTED: Final = "its connected accounts"
+_ACCOUNTS_A_LOOK: Final = 50  # connected accounts whose undelivered events are asked for; of more, sweeps tell
 _ORPHANED: Final = "was made by this program, but nobody keeps its secret"
 _DISABLED: Final = "is disabled"
 
@@ -36,29 +40,37 @@ _DISABLED: Final = "is disabled"
 class Subscriptions:
     """The webhook endpoints of one account that point at us."""
 
-    def __init__(self, calls: Calls, *, source: str, rows: Mapping[str, Row], api_version: str) -> None:
+    def __init__(
+        self, calls: Calls, accounts: Accounts, *, source: str, rows: Mapping[str, Row], api_version: str
+    ) -> None:
+        self._accounts = accounts
         self._calls, self._source, self._rows, self._api_version = calls, source, rows, api_version
         self._needed = {topic for row in rows.values() for topic in row.topics}
 
     def every(self, urls: Sequence[str], held: Collection[str]) -> Sequence[Subscription]:
-        """Return the endpoint that points at us; of several the one that lacks least."""
+        """Return the endpoint of each place that points at us; of several the one that lacks least."""
         found = [
             self._shown(body, held)
             for page, _ in self._calls.pages(_ENDPOINTS, {})
             for body in page
             if _text(body.get("url")).rstrip("/") in urls
         ]
-        nothing = Subscription(place=_PLACE, missing=tuple(sorted(self._needed)))
-        return (min(found, key=lambda each: (len(each.wrong), len(each.missing)), default=nothing),)
+        places = (_OWN, _CONNECTED) if self._accounts.some else (_OWN,)
+        return tuple(self._best(place, found) for place in places)
+
+    def _best(self, place: str, found: Sequence[Subscription]) -> Subscription:
+        nothing = Subscription(place=place, missing=tuple(sorted(self._needed)))
+        here = (each for each in found if each.place == place)
+        return min(here, key=lambda each: (len(each.wrong), len(each.missing)), default=nothing)
 
     def mend(self, broken: Subscription, url: str) -> Mended:
         """Make an endpoint, make one anew whose secret is lost, or have one send what is missing."""
         topics = sorted(self._needed | set(broken.topics))
         if not broken.id:
-            return self._made(url, topics)
+            return self._made(broken.place, url, topics)
         place = f"{_ENDPOINTS}/{quote(broken.id, safe='')}"
         if _ORPHANED in broken.wrong:
-            made = self._made(url, topics)
+            made = self._made(broken.place, url, topics)
             self._calls.change("DELETE", place, {})
             return made
         self._calls.change("POST", place, {"enabled_events": topics, "disabled": "false"})
@@ -67,16 +79,23 @@ class Subscriptions:
     def undelivered(self, since: datetime) -> Iterator[Undelivered]:
         """Yield the events about kinds of ours that some endpoint has not taken."""
         asked = {"created": {"gte": int(since.timestamp() // 1)}, "delivery_success": "false"}
-        for page, _ in self._calls.pages("/v1/events", asked):
-            for event in page:
-                id_, at = events.id_of(event), events.instant(event.get("created"))
-                if id_ is not None and at is not None:
-                    yield Undelivered(event_id=id_, id=id_, at=at, hints=self._hints(event, id_, at))
+        scopes = self._accounts.scopes()
+        for scope in scopes[: _ACCOUNTS_A_LOOK + 1]:
+            for page, _ in self._calls.pages("/v1/events", asked, account=scope):
+                for event in page:
+                    id_, at, hints = (
+                        events.id_of(event),
+                        events.instant(event.get("created")),
+                        self._hints(event, scope),
+                    )
+                    if id_ is not None and at is not None and hints:
+                        yield Undelivered(event_id=id_, id=id_, at=at, hints=hints)
 
-    def _hints(self, event: Body, id_: str, at: datetime) -> tuple[Hint, ...]:
+    def _hints(self, event: Body, scope: str) -> tuple[Hint, ...]:
+        at = events.instant(event.get("created"))
         return tuple(
-            Hint(named.ref, id_, events.type_of(event), at, named.stamp)
-            for named in events.named(event, self._rows, self._source, scope="")
+            Hint(named.ref, events.id_of(event), events.type_of(event), at, named.stamp)
+            for named in events.named(event, self._rows, self._source, scope=scope)
         )
 
     def _shown(self, body: Body, held: Collection[str]) -> Subscription:
@@ -90,7 +109,7 @@ class Subscriptions:
         wrong = [_DISABLED] if body.get("status") == "disabled" else []
         wrong += [_ORPHANED] if is_ours and id_ not in held else []
         return Subscription(
-            place=_PLACE,
+            place=_CONNECTED if body.get("application") else _OWN,
             id=id_,
             url=_text(body.get("url")),
             topics=topics,
@@ -99,11 +118,12 @@ class Subscriptions:
             version=_text(body.get("api_version")),
         )
 
-    def _made(self, url: str, topics: Sequence[str]) -> Mended:
+    def _made(self, place: str, url: str, topics: Sequence[str]) -> Mended:
         made = self._calls.change(
             "POST",
             _ENDPOINTS,
             {
+                **({"connect": "true"} if place == _CONNECTED else {}),
                 "url": url,
                 "enabled_events": list(topics),
                 "api_version": self._api_version,

@@ -15,7 +15,7 @@ from reconciler.errors import DatabaseUnavailable
 from reconciler.store import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
@@ -66,10 +66,10 @@ class Vouching:
         self._database.commit(lambda connection: statements.run(connection, "keep_secret", told))
         self.look()
 
-    def drop_others(self, name: str, *, but: str) -> None:
+    def drop_others(self, name: str, *, but: Collection[str]) -> None:
         """Let nothing vouch any more for a name's other subscriptions, once they are aged."""
-        if set(self.held(name)) - {but}:
-            told = {"name": name, "subscription": [but], "age": AGED}
+        if set(self.held(name)) - set(but):
+            told = {"name": name, "subscription": list(but), "age": AGED}
             self._database.commit(lambda connection: statements.run(connection, "drop_secrets", told))
             self.look()
 

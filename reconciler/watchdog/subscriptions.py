@@ -41,6 +41,8 @@ class Checking:
             because = f"the credential may not look after webhooks: {lost}"
             self._log.warning("subscription.unchecked", source=watched.source, because=because)
             return
+        if all(each.sound for each in standing):
+            self._vouching.drop_others(watched.name, but=[each.id for each in standing])
         lost_ones = [finding for each in standing if (finding := self._wrong(watched, each)) is not None]
         self._keep(watched, What.SUBSCRIPTION_LOST, lost_ones, "subscription.lost")
         self._keep(watched, What.VERSION_DRIFT, self._drifted(watched, standing), "source.version_drift")
@@ -48,7 +50,6 @@ class Checking:
     def _wrong(self, watched: Watched, subscription: Subscription) -> Finding | None:
         """Return what is wrong and stays so."""
         if subscription.sound:
-            self._vouching.drop_others(watched.name, but=subscription.id)
             return None
         what = _lack(subscription, watched.url)
         if not watched.manage:

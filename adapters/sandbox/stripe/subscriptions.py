@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from adapters.sandbox.deliveries import Endpoint
 from adapters.sandbox.stripe.answers import denied, missing, success
+from adapters.sandbox.stripe.ledger import CONNECTED
 from adapters.sandbox.stripe.listing import PAGING, part
 from adapters.sandbox.stripe.query import Denied, parameters, text, texts, truth
 
@@ -105,7 +106,13 @@ class Endpoints:
             raise Denied(400, f"You have reached the maximum of {_MOST} test webhook endpoints.")
         world = self._machinery.world
         secret = world.new_id("whsec_", length=32)
-        endpoint = Endpoint(id=world.new_id("we_"), url=_address(url), secrets=(secret,), events=tuple(events))
+        endpoint = Endpoint(
+            id=world.new_id("we_"),
+            url=_address(url),
+            secrets=(secret,),
+            events=tuple(events),
+            scope=CONNECTED if truth(read, "connect") else "",
+        )
         self._traits[endpoint.id] = Trait(
             api_version=text(read, "api_version"),
             created=int(self._machinery.clock.now()),
@@ -156,7 +163,7 @@ class Endpoints:
             "id": endpoint.id,
             "object": _KIND,
             "api_version": trait.api_version,
-            "application": None,
+            "application": "ca_standin" if endpoint.scope == CONNECTED else None,
             "created": trait.created,
             "description": trait.description,
             "enabled_events": list(endpoint.events),
