@@ -1,6 +1,6 @@
 # Everything here sets up .venv by itself, with plain python3 (3.11 or newer) and pip.
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lock mutants bench test-pythons test-postgres clean
+.PHONY: help demo test check conformance lock mutants bench test-pythons test-postgres clean
 
 # The newest Python that really runs: a pyenv shim may exist and fail, and Debian's may lack venv.
 PYTHON = $(shell for each in python3.13 python3.12 python3.11 python3; do \
@@ -16,6 +16,7 @@ help:
 	@echo 'make demo            all of it on this machine, against stand-ins for the providers'
 	@echo 'make test            every test (ARGS="-k guard" for some of them)'
 	@echo 'make check           form, types, arrows, dependencies'
+	@echo 'make conformance     against what others publish about the providers (needs npm and a network)'
 	@echo 'make bench           what it takes, a JSON object a line'
 	@echo 'make mutants         break the core on purpose and see that tests notice (ARGS="--sample 20")'
 	@echo 'make test-pythons    unit and store tests under every other Python at hand'
@@ -47,6 +48,10 @@ check: .venv/installed
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/deptry .
 	$(IN) -m pytest -q tests/unit/test_house.py
+
+# The folder is in no other target: what it compares with comes from a registry, each time.
+conformance: .venv/installed
+	$(IN) -m pytest -p no:cacheprovider tests/conformance $(ARGS)
 
 bench: .venv/installed
 	@$(IN) -m tests.bench $(ARGS)

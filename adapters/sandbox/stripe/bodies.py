@@ -187,7 +187,7 @@ def subscription(draft: Draft) -> Body:
 
 def subscription_item(draft: Draft) -> Body:
     """Return a new item of the subscription that *draft* is for."""
-    price_id = draft.related("price")
+    priced = {**price(draft), "id": draft.related("price")}
     return {
         "id": draft.new_id("si_"),
         "object": "subscription_item",
@@ -197,10 +197,26 @@ def subscription_item(draft: Draft) -> Body:
         "current_period_start": draft.created,
         "discounts": [],
         "metadata": {},
-        "price": {**price(draft), "id": price_id},
+        "plan": _plan_of(priced),
+        "price": priced,
         "quantity": 1,
         "subscription": draft.id,
         "tax_rates": [],
+    }
+
+
+def _plan_of(priced: Body) -> Body:
+    """Return the older form of a price, which its items still show beside it."""
+    alike = ("id", "active", "billing_scheme", "created", "currency", "livemode", "metadata", "nickname", "product")
+    recurring = ("interval", "interval_count", "meter", "trial_period_days", "usage_type")
+    return {
+        **{name: priced[name] for name in alike},
+        **{name: priced["recurring"][name] for name in recurring},
+        "object": "plan",
+        "amount": priced["unit_amount"],
+        "amount_decimal": priced["unit_amount_decimal"],
+        "tiers_mode": None,
+        "transform_usage": None,
     }
 
 
@@ -427,7 +443,10 @@ def charge(draft: Draft) -> Body:
         "paid": True,
         "payment_intent": None,
         "payment_method": draft.new_id("pm_"),
-        "payment_method_details": {"card": {"brand": "visa", "last4": "4242"}, "type": "card"},
+        "payment_method_details": {
+            "card": {"brand": "visa", "exp_month": 12, "exp_year": 2040, "last4": "4242"},
+            "type": "card",
+        },
         "radar_options": {},
         "receipt_email": None,
         "receipt_number": None,
@@ -482,7 +501,12 @@ def account(id_: str, *, created: int) -> Body:
         "email": "owner@example.com",
         "metadata": {},
         "payouts_enabled": True,
-        "settings": {"dashboard": {"display_name": "Stand-in", "timezone": "Europe/Berlin"}},
+        "settings": {
+            "branding": {"icon": None, "logo": None, "primary_color": None, "secondary_color": None},
+            "card_payments": {"decline_on": None, "statement_descriptor_prefix": None},
+            "dashboard": {"display_name": "Stand-in", "timezone": "Europe/Berlin"},
+            "payments": {"statement_descriptor": None},
+        },
         "type": "standard",
     }
 
