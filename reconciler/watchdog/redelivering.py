@@ -48,10 +48,10 @@ class Redelivering:
         """Have what failed sent again, the oldest first, or want what it is about; raises a `SourceError`."""
         found = list(islice(watched.adapter.failed_deliveries(watched.urls, now - REACH), _SEEN_AT_ONCE))
         chosen = sorted(self._chosen(watched.source, found, now), key=lambda each: each.at)[:AN_HOUR]
-        self._want(watched.source, [each for each in chosen if each.hints])
+        self._want(watched.source, [each for each in chosen if each.hints], now)
         for each in chosen:
             if not each.hints:
-                self._redeliver(watched, each)
+                self._redeliver(watched, each, now)
         self._database.commit(lambda c: redeliveries.forget(c, watched.source, before=now - _KEPT))
 
     def _chosen(self, source: str, found: Sequence[Undelivered], now: datetime) -> Iterator[Undelivered]:
@@ -62,7 +62,7 @@ class Redelivering:
             if _is_due(each, stands[each.event_id], now):
                 yield each
 
-    def _want(self, source: str, undelivered: Sequence[Undelivered]) -> None:
+    def _want(self, source: str, undelivered: Sequence[Undelivered], now: datetime) -> None:
         """Want the objects that these events are about, once for each event."""
         if not undelivered:
             return
@@ -70,19 +70,19 @@ class Redelivering:
 
         def want(connection: Connection) -> None:
             refetches.want(connection, list(wants.values()))
-            redeliveries.ask(connection, source, [each.event_id for each in undelivered])
+            redeliveries.ask(connection, source, [each.event_id for each in undelivered], now=now)
 
         self._database.commit(want)
         self._wake()
         self._log.warning("delivery.missed", source=source, events=len(undelivered), objects=len(wants))
 
-    def _redeliver(self, watched: Watched, undelivered: Undelivered) -> None:
+    def _redeliver(self, watched: Watched, undelivered: Undelivered, now: datetime) -> None:
         refused = ""
         try:
             watched.adapter.redeliver(undelivered)
         except SourceRefused as error:
             refused = str(error)
-        self._database.commit(lambda c: redeliveries.ask(c, watched.source, [undelivered.event_id]))
+        self._database.commit(lambda c: redeliveries.ask(c, watched.source, [undelivered.event_id], now=now))
         told = {"source": watched.source, "event_id": undelivered.event_id, "place": undelivered.place}
         if refused:
             self._log.warning("delivery.not_redelivered", **told, because=refused)

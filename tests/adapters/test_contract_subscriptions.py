@@ -84,7 +84,7 @@ def test_what_points_elsewhere_is_not_shown(bench: Bench) -> None:
 
 @every_provider
 def test_mend_makes_one_and_leaves_others_alone(bench: Bench, other: Inbox) -> None:
-    """What is missing is made: it delivers, signed with a secret that we know; what points elsewhere stays as it was."""
+    """What is missing is made: it delivers, signed with a secret that we know; the others stay as they were."""
     url, before = other.url.rstrip("/"), ask(bench, "GET", "/webhooks")
     [broken] = bench.adapter.subscriptions([url])
 
