@@ -3,8 +3,8 @@ A stand-in for Stripe's API: state in memory, loopback only, with the provider's
 
 Answers the read calls that a mirror needs, as the real `stripe` SDK makes them, and sends signed webhooks to endpoints
 that calls make, too. What differs from Stripe: no other call writes (the control routes change objects),
-`metadata.version` counts the changes of each object so that a checker can tell how fresh a copy is, and nothing is
-limited until it is told to be.
+`metadata.version` counts the changes of each object that has metadata, so that a checker can tell how fresh a copy is,
+and nothing is limited until it is told to be.
 
 Control routes of its own: `PUT /_control/keys {"rk_test_...": ["invoice"]}` sets restricted keys and the kinds each
 may not read.
@@ -50,7 +50,7 @@ SANDBOX_RATES = {"every": 25.0, "each": 25.0}
 
 class StripeSandbox:
     """
-    One Stripe account, with its connected accounts.
+    One Stripe account, with its connected accounts: creating one connects it, deleting it takes it away.
 
     Attributes:
         machinery: The clock, faults, limits, calls and deliveries behind it, for tests in the same program.
@@ -69,7 +69,7 @@ class StripeSandbox:
         clock: Clock | None = None,
     ) -> None:
         self.machinery = build(seed, clock=clock or Clock(), rates=rates, backoff=backoff)
-        self._ledger = Ledger(self.machinery, api_version=api_version)
+        self._ledger = Ledger(self.machinery, account=account, api_version=api_version)
         self._ledger.scopes.update(accounts)
         self._access = Access(account, api_key=api_key, scopes=self._ledger.scopes, mischief=self.machinery.mischief)
         api = Api(self.machinery, self._ledger, self._access, api_version=api_version)

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from starlette.routing import Route
 
-from adapters.sandbox.stripe import bodies
 from adapters.sandbox.stripe.answers import denied, missing, success
+from adapters.sandbox.stripe.kind import Listed
 from adapters.sandbox.stripe.kinds import KINDS
 from adapters.sandbox.stripe.ledger import EVENT
 from adapters.sandbox.stripe.listing import PAGING, event_filter, filters, known, page, part
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adapters.sandbox.front import Asked, Front
     from adapters.sandbox.machinery import Machinery
     from adapters.sandbox.stripe.access import Access, Visit
-    from adapters.sandbox.stripe.kinds import Kind
+    from adapters.sandbox.stripe.kind import Kind
     from adapters.sandbox.stripe.ledger import Ledger
     from adapters.sandbox.stripe.query import Parameters
     from adapters.sandbox.world import Body
@@ -33,11 +33,17 @@ if TYPE_CHECKING:
 HISTORY = 30 * 24 * 3600
 """Seconds that events stay listed."""
 
-PART_OF = {"invoice": "line_item", "subscription": "subscription_item"}
+PART_OF = {
+    "application_fee": "fee_refund",
+    "credit_note": "credit_note_line_item",
+    "invoice": "line_item",
+    "subscription": "subscription_item",
+    "transfer": "transfer_reversal",
+}
 """What an object's own list holds."""
 
-FOUNDED = 1_600_000_000
-"""When the accounts were created."""
+OWNED = {("charge", "refunds"): "refund", ("customer", "tax_ids"): "tax_id"}
+"""Lists of objects of another kind that an object has, by the field that shows them once it is expanded."""
 
 
 class Api:
@@ -59,12 +65,16 @@ class Api:
             "GET /v1/events": self._events,
             "GET /v1/events/{id}": self._event,
             "GET /v1/subscription_items": self._subscription_items,
-            "GET /v1/invoices/{id}/lines": self._invoice_lines,
-            "GET /v1/charges/{id}/refunds": self._charge_refunds,
+            "GET /v1/subscription_items/{id}": self._subscription_item,
         }
         for name, kind in KINDS.items():
-            answers[f"GET /v1/{kind.plural}"] = partial(self._list, name, kind)
-            answers[f"GET /v1/{kind.plural}/{{id}}"] = partial(self._retrieve, name, kind)
+            if kind.listed is not Listed.NOWHERE:
+                answers[f"GET /v1/{kind.plural}"] = partial(self._list, name, kind)
+            answers.setdefault(f"GET /v1/{kind.plural}/{{id}}", partial(self._retrieve, name, kind))
+            if kind.parts and name != "subscription":
+                answers[f"GET /v1/{kind.plural}/{{id}}/{kind.parts}"] = partial(self._parts, name, kind)
+        for (name, field), owned in OWNED.items():
+            answers[f"GET /v1/{KINDS[name].plural}/{{id}}/{field}"] = partial(self._owned_by, name, field, owned)
         routes = [front.route(operation, partial(self._answer, act)) for operation, act in answers.items()]
         return [*routes, self._unknown(front)]
 
@@ -90,13 +100,13 @@ class Api:
     def _account(self, asked: Asked, visit: Visit) -> Body:
         _read(asked, {"expand"})
         visit.may_read("account", "rak_accounts_kyc_basic_read")
-        return bodies.account(visit.account, created=FOUNDED)
+        return self._ledger.account(visit.account)
 
     def _account_by_id(self, asked: Asked, visit: Visit) -> Body:
         id_ = _id(asked)
         visit.may_read("account", "rak_accounts_kyc_basic_read")
         if id_ == visit.account or (id_ in self._ledger.scopes and not visit.scope):
-            return bodies.account(id_, created=FOUNDED)
+            return self._ledger.account(id_)
         message = f"The provided key does not have access to account '{id_}' (or that account does not exist)."
         raise Denied(403, message, code="account_invalid")
 
@@ -104,7 +114,7 @@ class Api:
         read = _read(asked, PAGING)
         visit.may_read("account", "rak_accounts_kyc_basic_read")
         connected = sorted(self._ledger.scopes - {""}) if not visit.scope else []
-        found = [bodies.account(id_, created=FOUNDED) for id_ in connected]
+        found = [self._ledger.account(id_) for id_ in connected]
         return _listed("/v1/accounts", *part(found, read, kind="account"))
 
     def _retrieve(self, name: str, kind: Kind, asked: Asked, visit: Visit) -> Body:
@@ -165,10 +175,20 @@ class Api:
             raise Denied(400, "Missing required param: subscription.", code="parameter_missing", param="subscription")
         return self._part("subscription", id_, read, asked, visit)
 
-    def _invoice_lines(self, asked: Asked, visit: Visit) -> Body:
+    def _subscription_item(self, asked: Asked, visit: Visit) -> Body:
+        _read(asked, {"expand"})
+        visit.may_read("subscription", KINDS["subscription"].permission)
+        for _, _, body in self._world.shelf(visit.scope, "subscription").newest(asked.at):
+            for item in as_shown(body, version=self._version(asked), whole=True)["items"]["data"]:
+                if item["id"] == _id(asked):
+                    shown: Body = item
+                    return shown
+        raise missing("subscription_item", _id(asked))
+
+    def _parts(self, name: str, kind: Kind, asked: Asked, visit: Visit) -> Body:
         read = _read(asked, PAGING)
-        visit.may_read("invoice", KINDS["invoice"].permission)
-        return self._part("invoice", _id(asked), read, asked, visit)
+        visit.may_read(name, kind.permission)
+        return self._part(name, _id(asked), read, asked, visit)
 
     def _part(self, name: str, id_: str, read: Parameters, asked: Asked, visit: Visit) -> Body:
         """Return one page of the lines or items of an object."""
@@ -179,19 +199,16 @@ class Api:
             self._ledger.grow(visit.scope, name, id_)
         return _listed(held["url"].partition("?")[0], found, more)
 
-    def _charge_refunds(self, asked: Asked, visit: Visit) -> Body:
+    def _owned_by(self, name: str, field: str, owned: str, asked: Asked, visit: Visit) -> Body:
         read = _read(asked, PAGING)
-        visit.may_read("refund", KINDS["refund"].permission)
-        charge = self._owner("charge", _id(asked), asked, visit)
-        return _listed(f"/v1/charges/{charge['id']}/refunds", *self._refunds(charge, read, asked, visit))
+        visit.may_read(owned, KINDS[owned].permission)
+        owner = self._owner(name, _id(asked), asked, visit)
+        url = f"/v1/{KINDS[name].plural}/{owner['id']}/{field}"
+        return _listed(url, *self._owned(owned, {name: owner["id"]}, read, asked, visit))
 
-    def _refunds(self, charge: Body, read: Parameters, asked: Asked, visit: Visit) -> tuple[list[Body], bool]:
-        return page(
-            self._world.shelf(visit.scope, "refund"),
-            read,
-            at=asked.at,
-            keep=lambda refund: bool(refund["charge"] == charge["id"]),
-        )
+    def _owned(self, owned: str, whose: Body, read: Parameters, asked: Asked, visit: Visit) -> tuple[list[Body], bool]:
+        shelf = self._world.shelf(visit.scope, owned)
+        return page(shelf, read, at=asked.at, keep=lambda body: all(body[name] == id_ for name, id_ in whose.items()))
 
     def _owner(self, name: str, id_: str, asked: Asked, visit: Visit) -> Body:
         """Return the whole object whose own list is asked for."""
@@ -212,10 +229,13 @@ class Api:
         return {**shown, **{field: self._expanded(body, field, asked, visit) for field in expand}}
 
     def _expanded(self, body: Body, field: str, asked: Asked, visit: Visit) -> Body | None:
-        if (body["object"], field) == ("charge", "refunds"):
-            found, more = self._refunds(body, {"limit": str(SHOWN_PARTS)}, asked, visit)
-            return {**_listed(f"/v1/charges/{body['id']}/refunds", found, more), "total_count": len(found)}
-        name = KINDS[body["object"]].references.get(field)
+        kind = body["object"].replace(".", "_")
+        owned = OWNED.get((kind, field))
+        if owned is not None:
+            found, more = self._owned(owned, {kind: body["id"]}, {"limit": str(SHOWN_PARTS)}, asked, visit)
+            shown = _listed(f"/v1/{KINDS[kind].plural}/{body['id']}/{field}", found, more)
+            return {**shown, "total_count": len(found)}
+        name = KINDS[kind].references.get(field)
         if name is None:
             raise Denied(400, f"This property cannot be expanded ({field}).", param="expand")
         timeline = self._world.find(visit.scope, name, body[field] or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.sandbox.deliveries import Parcel
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
     from adapters.sandbox.deliveries import Endpoint
     from adapters.sandbox.machinery import Machinery
-    from adapters.sandbox.stripe.kinds import Kind
+    from adapters.sandbox.stripe.kind import Kind
     from adapters.sandbox.world import Body
 
 EVENT = "event"
+ACCOUNT = "account"
+FOUNDED = 1_600_000_000
+"""When the accounts were created."""
+
 CONNECTED = "connected"
 """The scope of an endpoint that hears of all connected accounts, and of those only."""
 
@@ -34,8 +39,9 @@ BACKWARDS = 3600
 class Ledger:
     """Carries out what happens at Stripe: each change is a new version and, mostly, an event that is sent."""
 
-    def __init__(self, machinery: Machinery, *, api_version: str) -> None:
+    def __init__(self, machinery: Machinery, *, account: str, api_version: str) -> None:
         self._machinery = machinery
+        self._own = account
         self._world = machinery.world
         self._api_version = api_version
         self.scopes: set[str] = {""}
@@ -55,8 +61,37 @@ class Ledger:
         }
         _check(operation.body, kind.parts)
         with self._world.lock:
+            if operation.kind == ACCOUNT:
+                return self._operate_account(kind, operation, deeds[operation.deed])
             self.scopes.add(operation.scope)
             return deeds[operation.deed](kind, operation)
+
+    def account(self, id_: str) -> Body:
+        """Return the account *id_* as it is now; one that nobody has changed yet is as all accounts begin."""
+        timeline = self._world.find(self._scope_of(id_), ACCOUNT, id_)
+        body = None if timeline is None else timeline.latest.body
+        return bodies.account(id_, created=FOUNDED) if body is None else body
+
+    def _scope_of(self, account: str) -> str:
+        return "" if account == self._own else account
+
+    def _operate_account(self, kind: Kind, operation: Operation, act: Callable[[Kind, Operation], Body]) -> Body:
+        """Let an account be connected, changed or taken away: it is the scope that it lives in."""
+        id_ = operation.id or self._world.new_id(kind.prefix, length=kind.id_length)
+        scope = self._scope_of(id_)
+        operation = replace(operation, id=id_, scope=scope)
+        if operation.deed is not Deed.CREATE and self._world.find(scope, ACCOUNT, id_) is None:
+            if scope not in self.scopes:
+                raise Refused(f"there is no account {id_!r}")
+            self._create(kind, replace(operation, body={}, at=FOUNDED, announce=False))
+        if operation.deed is Deed.DELETE and not scope:
+            raise Refused("the account itself cannot be taken away; lost_access does that")
+        done = act(kind, operation)
+        if operation.deed is Deed.DELETE:
+            self.scopes.discard(scope)
+        else:
+            self.scopes.add(scope)
+        return done
 
     def truth(self, *, kind: str | None, scope: str | None) -> list[Body]:
         """Return each object that ever was, whole and as it is now."""
@@ -125,7 +160,7 @@ class Ledger:
         moment = self._moment(operation)
         draft = self._draft(operation, timeline.id, kind=kind, created=moment)
         body = _merged(kind.make(draft), operation.body)
-        also = self._write(kind, operation, timeline, body, created=body["created"])
+        also = self._write(kind, operation, timeline, body, created=body.get("created", moment))
         if operation.kind == "refund":
             also["also"] = self._refunded(operation, body)
         return also
@@ -154,7 +189,7 @@ class Ledger:
     def _resized(self, kind: Kind, operation: Operation, body: Body, *, parts: int) -> Body:
         if kind.parts is None:
             raise Refused(f"a {operation.kind} has no lines or items")
-        draft = self._draft(operation, operation.id, kind=kind, created=body["created"])
+        draft = self._draft(operation, operation.id, kind=kind, created=body.get("created", 0))
         fresh = kind.make(draft)[kind.parts]
         kept = body[kind.parts]["data"][:parts]
         return {**body, kind.parts: {**fresh, "data": [*kept, *fresh["data"][len(kept) :]]}}
@@ -186,7 +221,8 @@ class Ledger:
         number = timeline.latest.number + 1 if timeline.versions else 1
         moment = self._moment(operation)
         if body is not None:
-            body = _merged(body, {"metadata": {"version": str(number)}})
+            if "metadata" in body:
+                body = _merged(body, {"metadata": {"version": str(number)}})
             body = _merged(body, kind.follow(body, moment))
             if kind.parts is not None:
                 whole = body[kind.parts]
@@ -261,6 +297,8 @@ class Ledger:
 
     def _event(self, type_: str, operation: Operation, *, before: Body | None, after: Body | None) -> Body:
         subject: Body = {"object": as_shown(after or before or {}, version=self._api_version)}
+        if type_.startswith("account.application."):
+            subject = {"object": {"id": "ca_standin", "object": "application", "name": "Stand-in"}}
         if type_.endswith(".updated") and before is not None and after is not None:
             earlier = as_shown(before, version=self._api_version)
             subject["previous_attributes"] = _previous(earlier, subject["object"])

@@ -6,12 +6,13 @@ from fnmatch import fnmatchcase
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
+from adapters.sandbox.stripe.kind import Listed
 from adapters.sandbox.stripe.query import Denied, Range, paging, span, text, texts, truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from adapters.sandbox.stripe.kinds import Kind
+    from adapters.sandbox.stripe.kind import Kind
     from adapters.sandbox.stripe.query import Paging, Parameters
     from adapters.sandbox.world import Body, Place, Shelf, Timeline
 
@@ -20,21 +21,22 @@ Standing: TypeAlias = "tuple[Place, Timeline, Body]"
 
 PAGING = frozenset({"limit", "starting_after", "ending_before", "expand"})
 MAX_TYPES = 20
-_BOOLEANS = frozenset({"active", "shippable"})
+_BOOLEANS = frozenset({"active", "inclusive", "shippable"})
 _ENDED = frozenset({"canceled", "incomplete_expired"})
 _SUBSCRIPTION_STATUSES = _ENDED | {"active", "incomplete", "past_due", "paused", "trialing", "unpaid"}
 
 
 def known(name: str, kind: Kind) -> frozenset[str]:
     """Return the parameters that the list of *kind* takes."""
-    return PAGING | {"created"} | kind.equal.keys() | _OWN_FILTERS.get(name, {}).keys()
+    dated = {"created"} if kind.listed is Listed.DATED else set()
+    return PAGING | dated | kind.equal.keys() | _OWN_FILTERS.get(name, {}).keys()
 
 
 def filters(name: str, kind: Kind, read: Parameters) -> Keep:
     """Return which objects of *kind* a list call asks for."""
     equal = [_equal(read, name=param, path=path) for param, path in kind.equal.items() if param in read]
     own = [make(read) for make in _OWN_FILTERS.get(name, {}).values()]
-    tests = [*equal, *own]
+    tests = [kind.keeps, *equal, *own]
     return lambda body: all(test(body) for test in tests)
 
 

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 SHOWN_PARTS = 10
 """A list inside an object shows so many; the rest has pages of its own."""
 
-_PARTS = {"subscription": "items", "invoice": "lines"}
+_PARTS = {
+    "application_fee": "refunds",
+    "credit_note": "lines",
+    "invoice": "lines",
+    "subscription": "items",
+    "transfer": "reversals",
+}
 _PERIODS_MOVED = "2025-03-31"
 _PERIOD = ("current_period_end", "current_period_start")
 _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(\.[a-z_]+)?")
