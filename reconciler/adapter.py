@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from reconciler.errors import SourceBusy, SourceUnavailable
 
@@ -322,6 +322,47 @@ class Adapter(Subscribed, Protocol):
 
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of this kind's bodies depends on: adapter version, API version, requested fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """
+    How many objects of a kind there are, as far as a cheap call tells.
+
+    Attributes:
+        exact: The provider counted them; else it is an estimate, or there are more than it counts.
+    """
+
+    objects: int
+    exact: bool
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """What an adapter may do besides: count, for forecasts; where it cannot, a page of the list has to do."""
+
+    def count(self, kind: str, scope: str) -> Count | None:
+        """Return how many a crawl of *kind* in *scope* would show, for a call or two; None where none tells."""
+
+
+class Feed(Protocol):
+    """What shows the changes of the kinds that one pass is about."""
+
+    def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
+        """Yield what `Adapter.changed_since` would; what several kinds have in common is asked for once."""
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """What an adapter may do besides: read a feed that several kinds have in common once for all of them."""
+
+    def one_pass(self, kinds: Collection[str]) -> Feed:
+        """Return what shows the changes of *kinds* from now on; good for one pass, and for one thread at a time."""
+
+
+def one_pass(adapter: Adapter, kinds: Collection[str]) -> Feed:
+    """Return what shows the changes of *kinds* of *adapter* in a pass that begins now."""
+    return adapter.one_pass(kinds) if isinstance(adapter, Sharing) else adapter
 
 
 def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None] = time.sleep) -> T:

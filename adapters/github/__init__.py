@@ -65,13 +65,14 @@ from urllib.parse import parse_qsl, quote
 
 from adapters.github import events
 from adapters.github.calls import HOPS, REDIRECTS, App, Calls, Gone, message_of
+from adapters.github.counting import counted
 from adapters.github.kinds import KINDS, Walk
 from adapters.github.lists import Lists, Shelf, counting, iso
 from adapters.github.places import Places
 from adapters.github.signature import vouched
 from adapters.github.subscriptions import Subscriptions
 from reconciler import content
-from reconciler.adapter import Listing, unheard
+from reconciler.adapter import Count, Listing, unheard
 from reconciler.errors import AccessLost, ConfigError, DeliveryMalformed, SourceRefused, SourceUnavailable
 from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
 
@@ -271,6 +272,18 @@ class GitHub:
         else:
             for listed in self._lists.settled(_shelf(row, scope, row.crawl)):
                 yield self._page(row, scope, listed.objects, listed.observed_at)
+
+    def count(self, kind: str, scope: str) -> Count | None:
+        """Return how many a crawl of *kind* in *scope* would show; lists of issues count pull requests, too."""
+        row = self._row(kind)
+        if not _is_home(kind, scope) or not row.lists:
+            return None
+        if row.walk is Walk.ACCOUNTS:
+            shown = [counted(self._calls, shelf) for shelf in self._places.shelves()]
+            known = [each.objects for each in shown if each is not None]
+            return Count(sum(known) + len(self._places.named()[0]), exact=len(known) == len(shown))
+        found = counted(self._calls, _shelf(row, scope, row.crawl))
+        return None if found is None else Count(found.objects, exact=kind != "issue")
 
     def identity(self, scope: str = "") -> str:
         """

@@ -67,6 +67,7 @@ from urllib.parse import quote
 from adapters.stripe import events
 from adapters.stripe.accounts import Accounts
 from adapters.stripe.calls import Calls, Missing
+from adapters.stripe.counting import drawn
 from adapters.stripe.feed import Feed
 from adapters.stripe.kinds import KINDS
 from adapters.stripe.listing import Lists, is_cut, is_cut_list, own_url
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from adapters.stripe.kinds import Row
-    from reconciler.adapter import Budget, Kind, Mended, Subscription, Undelivered
+    from reconciler.adapter import Budget, Count, Kind, Mended, Subscription, Undelivered
     from reconciler.model import JSON, Body, Delivery, ObjectRef, Page
 
 __all__ = ["KINDS", "Limits", "Stripe", "limits"]
@@ -251,6 +252,10 @@ class Stripe:
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
         """Yield every object of *kind* created since the backfill begins; one whose sub-lists are cut is a hint."""
         yield from self._lists.every(self._row(kind), scope, least=self._backfill)
+
+    def count(self, kind: str, scope: str) -> Count | None:
+        """Return how many a crawl of *kind* would show: Stripe counts nothing, so that one page is drawn out."""
+        return drawn(self._calls, self._row(kind), scope, least=self._backfill)
 
     def identity(self, scope: str = "") -> str:
         """Return the id of the account behind the key, or of *scope*; raises `AccessLost` where it is not seen."""
