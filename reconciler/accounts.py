@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.adapter import patiently
+from reconciler.adapter import one_pass, patiently
 from reconciler.errors import AccessLost
 from reconciler.store import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from reconciler.adapter import Adapter, Kind, Mended, Subscription, Undelivered
+    from reconciler.adapter import Adapter, Feed, Kind, Mended, Subscription, Undelivered
     from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
     from reconciler.store.database import Database
 
@@ -62,6 +62,10 @@ class Pinned:
         """Yield what the feed shows, read from the pinned account."""
         patiently(self._contact)
         yield from self._adapter.changed_since(kind, scope, since)
+
+    def one_pass(self, kinds: Collection[str]) -> Feed:
+        """Return what shows the changes of *kinds* in one pass, read from the pinned account."""
+        return _PinnedFeed(one_pass(self._adapter, kinds), self._contact)
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
         """Yield every object, read from the pinned account."""
@@ -130,3 +134,12 @@ class Pinned:
                 f"the credential of {self.source} belongs to account {account}, but this mirror holds {self._pinned}; "
                 "give it the right credential, or another name"
             )
+
+
+class _PinnedFeed:
+    def __init__(self, feed: Feed, contact: Callable[[], None]) -> None:
+        self._feed, self._contact = feed, contact
+
+    def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:
+        patiently(self._contact)
+        yield from self._feed.changed_since(kind, scope, since)

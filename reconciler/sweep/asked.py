@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from reconciler.adapter import Feed
     from reconciler.store.guard import Outcome
     from reconciler.times import Last
 
@@ -115,6 +116,7 @@ class Going:
     A run under way.
 
     Attributes:
+        feeds: What shows the changes of each source, by its name, for as long as its kinds are listed.
         loading: The (source, kind) pairs that were never swept before: what is new there is no drift.
         ended: Set when the run must stop asking its providers: another took its kinds over, or the process stops.
         compared: What a dry run has looked at.
@@ -125,6 +127,7 @@ class Going:
     started_at: datetime
     reports: list[KindReport]
     loading: frozenset[tuple[str, str]]
+    feeds: dict[str, Feed] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

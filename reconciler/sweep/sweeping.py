@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from reconciler.adapter import Listing, patiently
+from reconciler.adapter import Listing, one_pass, patiently
 from reconciler.errors import ConfigError, DatabaseUnavailable, ReconcilerError, SourceError, SourceRefused
 from reconciler.model import Hint, ObjectRef, Via
 from reconciler.store import marks, runs
@@ -257,8 +257,11 @@ class Sweep:
     # --- listing ---
 
     def _list_source(self, going: Going, source: str) -> None:
-        for report in [report for report in going.reports if report.source == source]:
+        reports = [report for report in going.reports if report.source == source]
+        going.feeds[source] = one_pass(self._adapters[source], [report.kind for report in reports])
+        for report in reports:
             self._list_kind(going, report)
+        del going.feeds[source]
 
     def _list_kind(self, going: Going, report: KindReport) -> None:
         adapter = self._adapters[report.source]
@@ -365,7 +368,7 @@ class Sweep:
         if chosen.crawl and kind.list is not Listing.NONE:
             yield Via.CRAWL, adapter.crawl(kind.name, scope)
         if chosen.since is not None:
-            pages = adapter.changed_since(kind.name, scope, chosen.since)
+            pages = going.feeds[adapter.source].changed_since(kind.name, scope, chosen.since)
             marks = self._marks.get(adapter.source)
             # Where rows are to be compared, or somebody asked for a window, every page has to be seen.
             spares = not (chosen.crawl or going.asked.dry_run or isinstance(going.asked.since, datetime))
