@@ -1,5 +1,5 @@
 """
-Shopify: orders, products, variants, customers and refunds of one shop, over the Admin GraphQL API.
+Shopify: what one shop sells, has and sends, and to whom, over the Admin GraphQL API.
 
 Facts marked SDK were read in ShopifyAPI 12.7; DOC and COPY are Shopify's own pages; SCHEMA is the published schema of
 2026-10; [U] is not confirmed by any of them.
@@ -15,7 +15,10 @@ Signature
 Event id
     `X-Shopify-Webhook-Id`, which names a delivery; that its retries keep it is [U]. `X-Shopify-Event-Id` is shared by
     all that one act of the merchant's brings about (COPY, delivery-structure). Without it, a digest of topic,
-    triggered-at and body. A delivery for another shop's domain is skipped.
+    triggered-at and body. A delivery for another shop's domain is skipped. Topics that name nothing are listed with
+    the reason (ignored.py). A discount's webhooks name a code's or an automatic discount's node, whose number is the
+    one of `DiscountNode`: [U], as seen in Shopify's examples. An inventory level has no number: a webhook names its
+    item and location, and so does its id.
 
 Stamp
     `updatedAt` in UTC and whole seconds; webhooks write the same instant with the shop's offset. A refund's webhook has
@@ -27,16 +30,24 @@ Changed since
     failures, and each stamp is compared with what was asked for. Ascending, so that what changes meanwhile comes again
     at the end. A connection ends without a word after 25,000 objects (DOC, api/usage/limits): long before that it is
     begun anew from the last stamp; a second with more than that is walked by id. Variants cannot be sorted by stamp
-    (SCHEMA): by id. A crawl goes by id, each page a search of its own, which no change can shift.
-    Refunds have no list: they are those of the orders that changed. Deletions are in no list: the shop's history
-    (`events`, kept one year) tells of them as hints; whether of every kind is [U].
+    (SCHEMA): by id. A crawl goes by id, each page a search of its own, which no change can shift. Inventory items take
+    no sort key at all (SCHEMA): that they come by id is [U], and one that does not ends the list with an error.
+    Locations cannot be searched by stamp (SCHEMA): they are listed whole.
+    Refunds and fulfillments have no list: they are those of the orders that changed. Inventory levels are listed at
+    each location by `updated_at`, in no order that is promised: a location with more than a connection shows is left
+    for the levels of all items, which is how they are crawled. That a level's `updatedAt` moves with each of its
+    quantities is [U].
+    Deletions are in no list: the shop's history (`events`, kept one year) tells of them as hints; whether of every
+    kind is [U].
     How far a search lags behind is not published: windows overlap by ten minutes more.
 
 Gone
     null. But without the scope `read_all_orders` an order older than 60 days is null too (DOC, objects/Order): such a
     null is refused, not believed, unless that scope is granted, or a webhook or the shop's history said that the order
     was deleted. Errors inside a 200 are failures, whatever stands beside them: ACCESS_DENIED is lost access, and null
-    data is no empty list. Customer data that nobody approved is null without a word (COPY).
+    data is no empty list. Customer data that nobody approved is null without a word (COPY). A shop that took the app
+    off (401), is frozen for its bills (402), locked (423) or gone (404) is lost access, said in words: nothing in it is
+    absent.
 
 Limits
     Points, not calls: a leaky bucket that restores 100 a second (Plus 1,000), 1,000 points at most for one query (DOC,
@@ -56,44 +67,43 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from adapters.shopify import documents, webhooks
-from adapters.shopify.calls import AccessToken, Calls, ClientCredentials, TooDear
+from adapters.shopify.calls import AccessToken, Calls, ClientCredentials
+from adapters.shopify.counting import counted
 from adapters.shopify.documents import Documents
 from adapters.shopify.kinds import ALL_ORDERS, KINDS
+from adapters.shopify.lists import Lists
+from adapters.shopify.rows import Walk
+from adapters.shopify.shapes import after, cut, id_of, nodes, onward, shown
 from adapters.shopify.signature import vouched
 from adapters.shopify.subscriptions import Subscriptions
 from reconciler import content
-from reconciler.adapter import patiently, unheard
+from reconciler.adapter import unheard
 from reconciler.errors import (
     ConfigError,
     DeliveryMalformed,
     SourceRefused,
     SourceUnavailable,
 )
-from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapshot
+from reconciler.model import Notification, Proof, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from adapters.shopify.calls import Answered
-    from adapters.shopify.kinds import Part, Row
-    from reconciler.adapter import Budget, Kind, Mended, Notices, Subscription, Undelivered
-    from reconciler.model import JSON, Body, Delivery
+    from adapters.shopify.rows import Part, Row
+    from reconciler.adapter import Budget, Count, Kind, Mended, Notices, Subscription, Undelivered
+    from reconciler.model import JSON, Body, Delivery, ObjectRef, Page
 
 __all__ = ["KINDS", "AccessToken", "ClientCredentials", "Limits", "Shopify", "limits"]
 
 _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
-_CONNECTION: Final = 20_000  # objects after which a list is begun anew: Shopify ends it at 25,000
-_HISTORY_PAGE: Final = 100
 _CALLS_A_SECOND: Final = 20.0  # Shopify counts points; this only keeps a burst from emptying the bucket unseen
-_SECOND: Final = timedelta(seconds=1)
 _DOMAIN: Final = re.compile(r"[a-z0-9][a-z0-9-]*\.myshopify\.com")
 _API_VERSION: Final = re.compile(r"20[0-9]{2}-(01|04|07|10)|unstable")
 
@@ -171,6 +181,7 @@ class Shopify:
             notices=notices,
             clock=clock,
         )
+        self._lists = Lists(self._calls, self._documents, source=source)
         self._subscriptions = Subscriptions(self._calls, shop=self._shop, rows=self._rows)
 
     def __repr__(self) -> str:
@@ -219,47 +230,42 @@ class Shopify:
         """
         Return the object as it is now, its own lists whole, or its absence.
 
-        An order or refund that reads as null is absent only if *locator* says that the shop deleted it, or the app may
-        see orders of any age.
+        An order, or what belongs to one, that reads as null is absent only if *locator* says that the shop deleted it,
+        or the app may see orders of any age.
         """
         row = self._row(ref.kind)
-        if not re.fullmatch("[0-9]{1,20}", ref.id, re.ASCII):
+        if not re.fullmatch("[0-9]{1,20}:[0-9]{1,20}" if row.pair else "[0-9]{1,20}", ref.id, re.ASCII):
             return self._nameless(ref)
         until = monotonic() + _READ_WITHIN
         head = self._head(row, ref)
         for _ in range(_STARTS):
             if head.body is None:
                 return self._absent(row, head, locator)
-            if not _cut(row, head.body):
-                return _shown(row, head)
+            if not cut(row, head.body):
+                return shown(row, head)
             body = self._completed(row, ref, head.body, until)
             again = self._head(row, ref)
             if body is not None and _same(row, head, again):
-                return _shown(row, replace(head, body=body))
+                return shown(row, replace(head, body=body))
             head = again
         raise SourceUnavailable(f"{ref}: changed each time while its lists were read")
 
     def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:  # noqa: ARG002 - there is one
         """Yield what was updated since *since*, inclusive, and hints of what the shop's history says was deleted."""
-        row = self._row(kind)
-        for nodes, observed_at in self._by_stamp(row, since) if row.by_stamp else self._by_id(row, _since(since)):
-            if any((webhooks.instant(node.get("updatedAt")) or since) < _floor(since) for node in nodes):
-                raise SourceUnavailable(f"{self.source}: {row.list} shows what did not change since then")
-            yield self._page(row, nodes, observed_at)
-        if row.destroyed:
-            yield from self._destroyed(row, since)
+        yield from self._lists.changed(self._row(kind), since)
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:  # noqa: ARG002 - there is one
-        """Yield every object of *kind* created since the backfill begins, as far as the app may see."""
-        row, begins = self._row(kind), self._backfill
-        search = "" if begins is None or not row.created else f"{row.created}:>='{_written(begins)}'"
-        for nodes, observed_at in self._by_id(row, search):
-            yield self._page(row, nodes, observed_at, begins=begins)
+        """Yield every object of *kind* that the app may see; of what has an age, made since the backfill begins."""
+        yield from self._lists.every(self._row(kind), self._backfill)
+
+    def count(self, kind: str, scope: str) -> Count | None:  # noqa: ARG002 - there is one
+        """Return how many the shop counts; None for a kind that it does not count."""
+        return counted(self._calls, self._row(kind), begins=self._backfill)
 
     def identity(self, scope: str = "") -> str:  # noqa: ARG002 - there is one
         """Return the number of the shop behind the credential; raises `AccessLost` where it is good for nothing."""
         shop = self._calls.ask("shop", documents.SHOP).data.get("shop")
-        number = webhooks.number_of(content.find(shop, "/id"), "Shop")
+        number = webhooks.number_of(content.find(shop, "/id"), ("Shop",))
         if number is None:
             raise SourceUnavailable(f"{self.source}: the shop has no id")
         return number
@@ -301,15 +307,17 @@ class Shopify:
 
     def _head(self, row: Row, ref: ObjectRef) -> Snapshot:
         """Return *ref* as one call shows it, the places in its own lists among it."""
-        gid = _gid(row, ref)
-        variables = {"id": gid, **({"parts": row.fetched} if row.parts else {})}
-        answered = self._calls.ask(row.kind.fetch, self._documents.one(row), variables)
+        answered = self._calls.ask(row.kind.fetch, self._documents.one(row), _variables(row, ref))
         if row.root not in answered.data:
             raise SourceUnavailable(f"{ref}: the answer shows nothing, not even null")
         body = answered.data[row.root]
+        if row.pair and isinstance(body, dict):
+            body = body.get("inventoryLevel")
+        if row.walk is Walk.ALONE and isinstance(body, dict) and id_of(row, body) not in {None, ref.id}:
+            body = None  # another shop than ours was asked for
         if body is None:
             return Snapshot(ref, None, None, answered.observed_at, Proof.NOT_FOUND, f"{row.root}: null")
-        if not isinstance(body, dict) or body.get("id") != gid:
+        if not isinstance(body, dict) or id_of(row, body) != ref.id:
             raise SourceRefused(f"{ref}: the answer shows another object")
         return Snapshot(ref, body, webhooks.stamp_of(row, body), answered.observed_at)
 
@@ -321,26 +329,26 @@ class Shopify:
     def _completed(self, row: Row, ref: ObjectRef, body: Body, until: float) -> Body | None:
         """Return *body* with each list of its own read to the end; None if the object vanished meanwhile."""
         whole = dict(body)
-        for part in _cut(row, body):
+        for part in cut(row, body):
             rest = self._rest(row, ref, part, body[part.field], until)
             if rest is None:
                 return None
-            whole[part.field] = {"nodes": [*_nodes(body[part.field]), *rest]}
+            whole[part.field] = {"nodes": [*nodes(body[part.field]), *rest]}
         return whole
 
     def _rest(self, row: Row, ref: ObjectRef, part: Part, begun: JSON, until: float) -> list[Body] | None:
         found: list[Body] = []
         operation, document = f"{row.root}.{part.field}", self._documents.part(row, part)
-        after = _after(begun)
-        while after is not None:
+        place = after(begun)
+        while place is not None:
             if monotonic() > until:
                 raise SourceUnavailable(f"{operation}: too many pages for one read")
-            variables = {"id": _gid(row, ref), "first": part.page, "after": after}
+            variables = {"id": _gid(row, ref), "first": part.page, "after": place}
             body = self._calls.ask(operation, document, variables).data.get(row.root)
             if body is None:
                 return None
-            found += _nodes(content.find(body, f"/{part.field}"))
-            after = _next(operation, after, content.find(body, f"/{part.field}"))
+            found += nodes(content.find(body, f"/{part.field}"))
+            place = onward(operation, place, content.find(body, f"/{part.field}"))
         return found
 
     def _absent(self, row: Row, head: Snapshot, locator: Body | None) -> Snapshot:
@@ -359,136 +367,6 @@ class Shopify:
         granted = content.find(data, "/currentAppInstallation/accessScopes")
         return isinstance(granted, list) and any(content.find(each, "/handle") == ALL_ORDERS for each in granted)
 
-    # --- lists ---
-
-    def _by_stamp(self, row: Row, since: datetime) -> Iterator[tuple[list[Body], datetime]]:
-        """Yield the pages of what was updated since *since*, oldest change first."""
-        begins, after, listed = _floor(since), None, 0
-        last = begins
-        pages = _Pages(self._calls, row, self._documents.many(row, sort="UPDATED_AT"))
-        while True:
-            answered = pages.ask(_since(begins), after)
-            nodes, after = pages.read(answered, after)
-            yield nodes, answered.observed_at
-            if after is None:
-                return
-            listed += len(nodes)
-            last = max([last, *(stamp for node in nodes if (stamp := webhooks.instant(node.get("updatedAt"))))])
-            if listed < _CONNECTION:
-                continue
-            if last == begins:
-                yield from self._by_id(row, f"{_since(begins)} AND updated_at:<'{_written(begins + _SECOND)}'")
-                last += _SECOND
-            begins, after, listed = last, None, 0
-
-    def _by_id(self, row: Row, search: str) -> Iterator[tuple[list[Body], datetime]]:
-        """Yield the pages of what *search* finds, by id: each asks for what is beyond the last."""
-        beyond = 0
-        pages = _Pages(self._calls, row, self._documents.many(row, sort="ID"))
-        while True:
-            answered = pages.ask(" AND ".join(part for part in (search, f"id:>{beyond}") if part), None)
-            nodes, after = pages.read(answered, None)
-            yield nodes, answered.observed_at
-            if after is None:
-                return
-            numbers = [int(number) for node in nodes if (number := webhooks.number_of(node.get("id"), pages.type))]
-            if max(numbers, default=0) <= beyond:
-                raise SourceUnavailable(f"{self.source}: {row.list} does not move on after {beyond}")
-            beyond = max(numbers)
-
-    def _page(self, row: Row, nodes: Sequence[Body], observed_at: datetime, *, begins: datetime | None = None) -> Page:
-        snapshots: list[Snapshot] = []
-        hints: list[Hint] = []
-        for body, locator in _listed(row, nodes):
-            number = webhooks.number_of(body.get("id"), row.type)
-            if number is None:
-                raise SourceUnavailable(f"{self.source}: {row.list} shows something else")
-            if begins is not None and (webhooks.instant(body.get("createdAt")) or begins) < begins:
-                continue
-            ref, stamp = ObjectRef(self.source, "", row.kind.name, number), webhooks.stamp_of(row, body)
-            if _cut(row, body):
-                hints.append(Hint(ref, stamp=stamp, locator=locator))
-            else:
-                snapshots.append(_shown(row, Snapshot(ref, body, stamp, observed_at, locator=locator)))
-        return Page(tuple(snapshots), tuple(hints))
-
-    def _destroyed(self, row: Row, since: datetime) -> Iterator[Page]:
-        """Yield hints of the objects that the shop's history says were deleted since *since*."""
-        search = f"action:destroy AND subject_type:{row.destroyed} AND created_at:>='{_written(since)}'"
-        after = None
-        while True:
-            variables = {"query": search, "first": _HISTORY_PAGE, "after": after}
-            told = patiently(lambda: self._calls.ask("events", documents.DESTROYED, variables)).data.get("events")  # noqa: B023 - called at once
-            yield Page(hints=tuple(self._told(row, _nodes(told))))
-            after = _next("events", after, told)
-            if after is None:
-                return
-
-    def _told(self, row: Row, history: Sequence[Body]) -> Iterator[Hint]:
-        for event in history:
-            number = webhooks.number_of(event.get("subjectId"), row.type)
-            if number is not None and event.get("action") == "destroy":
-                ref = ObjectRef(self.source, "", row.kind.name, number)
-                locator = {webhooks.DELETED: str(event.get("id"))}
-                yield Hint(ref, changed_at=webhooks.instant(event.get("createdAt")), locator=locator)
-
-
-class _Pages:
-    """
-    Pages of one list.
-
-    Attributes:
-        type: Of the gids that the list shows.
-    """
-
-    def __init__(self, calls: Calls, row: Row, document: str) -> None:
-        self._calls, self._row, self._document = calls, row, document
-        self._size = row.page
-        self.type = "Order" if row.inside else row.type
-
-    def ask(self, search: str, after: str | None) -> Answered:
-        """Return a page, of half the size from now on where one would be too dear."""
-        while True:
-            variables = {"query": search, "first": self._size, "after": after}
-            parts = {"parts": self._row.listed} if self._row.parts else {}
-            try:
-                return patiently(lambda: self._calls.ask(self._row.list, self._document, variables | parts))  # noqa: B023 - called at once
-            except TooDear:
-                if self._size == 1:
-                    raise
-                self._size //= 2
-
-    def read(self, answered: Answered, after: str | None) -> tuple[list[Body], str | None]:
-        """Return the objects of a page, and where the next begins; None: nowhere."""
-        shown = answered.data.get(self._row.list)
-        return _nodes(shown), _next(self._row.list, after, shown)
-
-
-def _listed(row: Row, nodes: Sequence[Body]) -> Iterator[tuple[Body, Body | None]]:
-    """Yield each object that a list shows, with its locator."""
-    for node in nodes:
-        if not row.inside:
-            yield node, None
-            continue
-        inner = node.get(row.inside)
-        if not isinstance(inner, list) or not all(isinstance(each, dict) for each in inner):
-            raise SourceUnavailable(f"{row.list}: an object shows no {row.inside}")
-        order = webhooks.number_of(node.get("id"), "Order")
-        yield from ((each, {webhooks.ORDER: order}) for each in inner)
-
-
-def _cut(row: Row, body: Body) -> list[Part]:
-    """Return the lists of *body* that go on elsewhere."""
-    return [part for part in row.parts if _after(body.get(part.field)) is not None]
-
-
-def _shown(row: Row, head: Snapshot) -> Snapshot:
-    """Return *head* without the places in its lists, which are no part of the object."""
-    body = dict(head.body or {})
-    for part in row.parts:
-        body[part.field] = {"nodes": _nodes(body.get(part.field))}
-    return replace(head, body=body)
-
 
 def _same(row: Row, head: Snapshot, again: Snapshot) -> bool:
     """Say whether two reads of one head show the same."""
@@ -496,44 +374,18 @@ def _same(row: Row, head: Snapshot, again: Snapshot) -> bool:
     return head.body is not None and again.body is not None and form.digest(head.body) == form.digest(again.body)
 
 
-def _nodes(connection: JSON) -> list[Body]:
-    nodes = content.find(connection, "/nodes")
-    if not isinstance(nodes, list) or not all(isinstance(each, dict) for each in nodes):
-        raise SourceUnavailable("the answer holds no list where one was asked for")
-    return nodes
-
-
-def _after(connection: JSON) -> str | None:
-    """Return the cursor at which *connection* goes on; None: it is at its end."""
-    more, cursor = (content.find(connection, f"/pageInfo/{name}") for name in ("hasNextPage", "endCursor"))
-    if not isinstance(more, bool) or (more and not isinstance(cursor, str)):
-        raise SourceUnavailable("a list does not say whether and where it goes on")
-    return cursor if more else None
-
-
-def _next(operation: str, after: str | None, connection: JSON) -> str | None:
-    """Return where *connection* goes on, which must not be where it was."""
-    onward = _after(connection)
-    if onward is not None and onward == after:
-        raise SourceUnavailable(f"{operation}: the list does not move on after {after!r}")
-    return onward
+def _variables(row: Row, ref: ObjectRef) -> dict[str, object]:
+    """Return what the document that reads *ref* asks to be told."""
+    if row.walk is Walk.ALONE:
+        return {}
+    if row.pair:
+        item, location = ref.id.split(":")
+        return {"item": f"gid://shopify/InventoryItem/{item}", "location": f"gid://shopify/Location/{location}"}
+    return {"id": _gid(row, ref), **({"parts": row.fetched} if row.parts else {})}
 
 
 def _gid(row: Row, ref: ObjectRef) -> str:
     return f"gid://shopify/{row.type}/{ref.id}"
-
-
-def _floor(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(microsecond=0)
-
-
-def _written(moment: datetime) -> str:
-    """Write *moment* as a search takes it, whatever its zone: UTC, whole seconds, `Z`."""
-    return f"{_floor(moment):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _since(moment: datetime) -> str:
-    return f"updated_at:>='{_written(moment)}'"
 
 
 def _rows(source: str, kinds: Collection[str] | None) -> Mapping[str, Row]:

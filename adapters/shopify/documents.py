@@ -6,16 +6,26 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from adapters.shopify.rows import Walk
 
-    from adapters.shopify.kinds import Part, Row
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.shopify.rows import Part, Row
 
 SHOP: Final = "query shop { shop { id myshopifyDomain } }"
 """Who we are."""
 
 SCOPES: Final = "query scopes { currentAppInstallation { accessScopes { handle } } }"
 """What the app may see."""
+
+LOCATIONS: Final = """query locations($first: Int!, $after: String) {
+  locations(first: $first, after: $after, includeInactive: true, includeLegacy: true, sortKey: ID) {
+    nodes { id }
+    pageInfo { endCursor hasNextPage }
+  }
+}"""
+"""Where stock can be."""
 
 DESTROYED: Final = """query destroyed($query: String!, $first: Int!, $after: String) {
   events(query: $query, first: $first, after: $after, sortKey: CREATED_AT) {
@@ -32,8 +42,13 @@ _SPREAD: Final = re.compile(r"\.\.\.(\w+)")
 class Documents:
     """Every document that the adapter sends about objects; reads the fragments once."""
 
-    def __init__(self) -> None:
+    def __init__(self, extra: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Ask of each kind named in *extra* for those fields, too."""
         self._fragments = _fragments()
+        for kind, fields in (extra or {}).items():
+            self._fragments[kind] = "\n".join(
+                [self._fragments[kind].removesuffix("\n}"), *(f"  {each}" for each in fields), "}"]
+            )
 
     def fragment(self, row: Row) -> str:
         """Return the fragment of a kind with all that it uses: what a body's form depends on."""
@@ -41,17 +56,23 @@ class Documents:
 
     def one(self, row: Row) -> str:
         """Return the document that reads one object."""
-        return self._with_used(
-            f"query {row.root}($id: ID!{_parts(row)}) {{ {row.root}(id: $id) {{ ...{row.kind.name} }} }}"
-        )
+        name = row.kind.name
+        if row.walk is Walk.ALONE:
+            return self._with_used(f"query {row.root} {{ {row.root} {{ ...{name} }} }}")
+        if row.walk is Walk.LEVELS:
+            return self._with_used(
+                f"query {name}($item: ID!, $location: ID!) {{ {row.root}(id: $item) {{ id "
+                f"inventoryLevel(locationId: $location, includeInactive: true) {{ ...{name} }} }} }}"
+            )
+        return self._with_used(f"query {row.root}($id: ID!{_parts(row)}) {{ {row.root}(id: $id) {{ ...{name} }} }}")
 
     def many(self, row: Row, *, sort: str) -> str:
         """Return the document that lists objects, in the order of *sort*."""
-        shown = f"id updatedAt {row.inside} {{ ...{row.kind.name} }}" if row.inside else f"...{row.kind.name}"
+        given = "".join(f", {each}" for each in (row.given, f"sortKey: {sort}" if row.sorted else "") if each)
         return self._with_used(
             f"query {row.list}($query: String!, $first: Int!, $after: String{_parts(row)}) {{ "
-            f"{row.list}(query: $query, first: $first, after: $after, sortKey: {sort}) {{ "
-            f"nodes {{ {shown} }} pageInfo {{ ...place }} }} }}"
+            f"{row.list}(query: $query, first: $first, after: $after{given}) {{ "
+            f"nodes {{ {_shown(row)} }} pageInfo {{ ...place }} }} }}"
         )
 
     def part(self, row: Row, part: Part) -> str:
@@ -60,6 +81,14 @@ class Documents:
             f"query {part.field}($id: ID!, $first: Int!, $after: String) {{ {row.root}(id: $id) {{ "
             f"{part.field}(first: $first, after: $after) {{ nodes {{ ...{part.fragment} }} pageInfo {{ ...place }} }} "
             "} }"
+        )
+
+    def levels(self, row: Row, *, of: str) -> str:
+        """Return the document that lists the levels of one item or location, as *of* says."""
+        return self._with_used(
+            f"query {of}Levels($id: ID!, $query: String, $first: Int!, $after: String) {{ {of}(id: $id) {{ "
+            "inventoryLevels(query: $query, first: $first, after: $after, includeInactive: true) { "
+            f"nodes {{ ...{row.kind.name} }} pageInfo {{ ...place }} }} }} }}"
         )
 
     def _with_used(self, operation: str) -> str:
@@ -76,9 +105,17 @@ class Documents:
 
 def _parts(row: Row) -> str:
     """Return the declaration of the variable that only kinds with lists of their own use."""
-    return ", $parts: Int!" if row.parts else ""
+    return ", $parts: Int!" if row.parts or row.walk is Walk.LEVELS else ""
 
 
-def _fragments() -> Mapping[str, str]:
+def _shown(row: Row) -> str:
+    """Return what a list asks of each thing it shows."""
+    if row.walk is Walk.LEVELS:
+        shown = f"nodes {{ ...{row.kind.name} }} pageInfo {{ ...place }}"
+        return f"id {row.inside}(first: $parts, includeInactive: true) {{ {shown} }}"
+    return f"id updatedAt {row.inside} {{ ...{row.kind.name} }}" if row.inside else f"...{row.kind.name}"
+
+
+def _fragments() -> dict[str, str]:
     texts = (each.read_text("utf-8") for each in (resources.files(__package__) / "queries").iterdir())
     return {found.group(1): found.group() for text in texts for found in _FRAGMENT.finditer(text)}

@@ -7,14 +7,16 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from adapters.shopify.ignored import why_ignored
 from adapters.shopify.kinds import KINDS
+from adapters.shopify.rows import ANYWHERE
 from reconciler import content
 from reconciler.model import Named, ObjectRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from adapters.shopify.kinds import Row
+    from adapters.shopify.rows import Row
     from reconciler.model import JSON, Body, Delivery
 
 COMPLIANCE: Final = frozenset({"customers/data_request", "customers/redact", "shop/redact"})
@@ -64,21 +66,21 @@ def stamp_of(row: Row, body: Body) -> datetime | None:
     return instant(content.find(body, row.kind.stamp)) if row.kind.stamp else None
 
 
-def number_of(gid: JSON, type_: str) -> str | None:
-    """Return the number of a global id of this type, or of a plain number; None for anything else."""
+def number_of(gid: JSON, types: Collection[str]) -> str | None:
+    """Return the number of a global id of one of *types*, or of a plain number; None for anything else."""
     if isinstance(gid, int) and not isinstance(gid, bool):
         return str(gid) if gid > 0 else None
     if not isinstance(gid, str):
         return None
     found = _GID.fullmatch(gid)
     if found is not None:
-        return found.group(2) if found.group(1) == type_ else None
+        return found.group(2) if found.group(1) in types else None
     return gid if _NUMBER.fullmatch(gid) else None
 
 
 def named(topic: str, body: Body, rows: Mapping[str, Row], source: str) -> tuple[Named, ...]:
     """Return the objects of *rows* that a webhook of *topic* concerns."""
-    if topic in COMPLIANCE:
+    if topic in COMPLIANCE or why_ignored(topic):
         return ()
     known = any(topic in row.topics for row in KINDS.values())
     found: dict[ObjectRef, Named] = {}
@@ -92,19 +94,45 @@ def named(topic: str, body: Body, rows: Mapping[str, Row], source: str) -> tuple
 
 def _concerned(row: Row, topic: str, body: Body) -> Iterator[tuple[str, Body]]:
     """Yield the number of each object that *body* names, with what it shows of it."""
-    for pointer in (row.topics.get(topic, ""), *_ALSO.get((row.kind.name, topic), ())):
-        for holder, name in _holders(body, pointer):
-            number = number_of(_said(holder, name, row.type), row.type)
+    pointer = row.topics.get(topic)
+    if pointer is None:
+        return
+    if row.pair:
+        yield from _paired(row, body)
+        return
+    if pointer == ANYWHERE:
+        yield from ((number, {}) for number in _gids(row, body))
+    for place in (pointer, *_ALSO.get((row.kind.name, topic), ())):
+        for holder, name in _holders(body, place):
+            number = number_of(_said(holder, name, row.types), row.types)
             if number is not None:
                 yield number, holder if name in {"id", "admin_graphql_api_id"} else {}
+
+
+def _paired(row: Row, body: Body) -> Iterator[tuple[str, Body]]:
+    """Yield what has no number of its own, by those of what it stands between."""
+    numbers = [number_of(body.get(name), ()) for name in row.pair]
+    if all(numbers):
+        yield ":".join(each or "" for each in numbers), body
+
+
+def _gids(row: Row, body: Body) -> Iterator[str]:
+    """Yield the number of each gid of this kind, wherever it stands as an id."""
+    todo: list[JSON] = [body]
+    while todo:
+        node = todo.pop()
+        todo += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        gid = node.get("id") if isinstance(node, dict) else None
+        if isinstance(gid, str) and gid.startswith("gid:") and (number := number_of(gid, row.types)) is not None:
+            yield number
 
 
 def _by_gid(row: Row, body: Body) -> Iterator[tuple[str, Body]]:
     """Yield what a body of a topic we do not know is about: by its gid, or that of what it holds."""
     for holder in (body, *(each for each in body.values() if isinstance(each, dict))):
         for gid in (holder.get("admin_graphql_api_id"), holder.get("id")):
-            number = number_of(gid, row.type) if isinstance(gid, str) and gid.startswith("gid:") else None
-            if number is not None:
+            number = number_of(gid, row.types) if isinstance(gid, str) and gid.startswith("gid:") else None
+            if number is not None and not row.pair:
                 yield number, {}
 
 
@@ -113,6 +141,7 @@ _ALSO: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("product_variant", "products/create"): ("/variant_gids/*/admin_graphql_api_id",),
     ("product_variant", "products/update"): ("/variant_gids/*/admin_graphql_api_id",),
     ("customer", "customers/merge"): ("/admin_graphql_api_customer_deleted_id",),
+    ("fulfillment_order", "fulfillment_orders/merged"): ("/merge_intents/*/fulfillment_order_id",),
 }
 
 
@@ -129,10 +158,10 @@ def _holders(body: Body, pointer: str) -> Iterator[tuple[Body, str]]:
     return ((node, last) for node in nodes if isinstance(node, dict) and last in node)
 
 
-def _said(holder: Body, name: str, type_: str) -> JSON:
+def _said(holder: Body, name: str, types: Collection[str]) -> JSON:
     """Return the id under *name*: from its gid where there is one, for some senders round long numbers."""
     gid = holder.get("admin_graphql_api_id") if name == "id" else None
-    return gid if isinstance(gid, str) and number_of(gid, type_) else holder[name]
+    return gid if isinstance(gid, str) and number_of(gid, types) else holder[name]
 
 
 def _locator(row: Row, topic: str, shown: Body) -> Body | None:
@@ -143,5 +172,5 @@ def _locator(row: Row, topic: str, shown: Body) -> Body | None:
     """
     if topic == f"{row.list}/delete" and not shown.keys() - {"id", "admin_graphql_api_id"}:
         return {DELETED: topic}
-    order = number_of(shown.get("order_id"), "Order") if row.inside else None
+    order = number_of(shown.get("order_id"), ("Order",)) if row.holder == "Order" else None
     return None if order is None else {ORDER: order}

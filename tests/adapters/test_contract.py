@@ -22,7 +22,16 @@ from reconciler.errors import (
     SourceUnavailable,
 )
 from reconciler.model import Delivery, ObjectRef, Proof
-from tests.adapters.bench import BENCHES, EVERY_KIND, KINDS_NEVER_DELETED, KINDS_WITH_PARTS
+from tests.adapters.bench import (
+    BENCHES,
+    CORE_KINDS,
+    EVERY_KIND,
+    KINDS_ALONE,
+    KINDS_NEVER_DELETED,
+    KINDS_TOLD_BARELY,
+    KINDS_UNTOLD,
+    KINDS_WITH_PARTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,9 +41,12 @@ if TYPE_CHECKING:
     from tests.adapters.bench import Bench
     from tests.adapters.trickle import Trickle
 
-every_kind = pytest.mark.parametrize(("bench", "kind"), EVERY_KIND, indirect=["bench"])
+every_kind = pytest.mark.parametrize(("bench", "kind"), CORE_KINDS, indirect=["bench"])
 every_kind_with_parts = pytest.mark.parametrize(("bench", "kind"), KINDS_WITH_PARTS, indirect=["bench"])
 every_provider = pytest.mark.parametrize("bench", BENCHES, indirect=True)
+with_others = pytest.mark.parametrize(
+    "bench", sorted({provider for provider, kind in EVERY_KIND if (provider, kind) not in CORE_KINDS}), indirect=True
+)
 
 
 @pytest.fixture
@@ -235,7 +247,7 @@ def test_fetch_of_what_never_was(bench: Bench, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bench", "kind"), [each for each in EVERY_KIND if each not in KINDS_NEVER_DELETED], indirect=["bench"]
+    ("bench", "kind"), [each for each in CORE_KINDS if each not in KINDS_NEVER_DELETED], indirect=["bench"]
 )
 def test_fetch_of_what_was_deleted(bench: Bench, kind: str) -> None:
     """What was deleted is absent; where the provider only marks it, it is still shown."""
@@ -589,6 +601,117 @@ def test_secrets_are_told_nobody(bench: Bench, caplog: pytest.LogCaptureFixture)
 
     assert len(told) > 6
     assert not [text for text in told for secret in bench.secrets if secret in text]
+
+
+# The kinds that are not core: all of a provider's in one case, with fewer objects
+
+
+def others(bench: Bench) -> list[str]:
+    """Return the kinds of a provider that nobody mirrors without asking for them."""
+    provider = bench.adapter.provider
+    return [kind for kind in bench.adapter.kinds if (provider, kind) not in CORE_KINDS]
+
+
+@with_others
+def test_others_are_read_and_fetched(bench: Bench) -> None:
+    """A delivery names what it is about, with its stamp; a fetch shows that and its change; what is not is absent."""
+    for kind in others(bench):
+        here, known = bench.adapter.provider, len(bench.deliveries())
+        id_ = bench.act("create", kind)
+        before = bench.adapter.fetch(ref(bench, kind, id_))
+        bench.change(kind, id_)
+
+        after = bench.adapter.fetch(ref(bench, kind, id_))
+        nobody = bench.adapter.fetch(ref(bench, kind, "nobody_1"))
+        told = [one for each in bench.deliveries()[known:] for note in bench.adapter.read(each) for one in note.named]
+
+        stamps = {one.stamp for one in told if one.ref == ref(bench, kind, id_)}
+        stamped = bench.adapter.kinds[kind].stamp is not None
+        untold = "delivered" in KINDS_UNTOLD.get((here, kind), ())
+        assert bool(stamps) is not untold, kind
+        assert (after.stamp is not None) is stamped, kind
+        assert untold or after.stamp in stamps or (here, kind) in KINDS_TOLD_BARELY, kind
+        assert digest(bench, before) != digest(bench, after), kind
+        assert (nobody.body, nobody.proof in set(Proof)) == (None, True), kind
+        assert dict(bench.adapter.shape(kind)) == content.parse(content.dumps(dict(bench.adapter.shape(kind)))), kind
+
+
+@with_others
+def test_others_that_were_deleted(bench: Bench) -> None:
+    """What was deleted is absent; where the provider only marks it, it is still shown."""
+    for kind in others(bench):
+        if (bench.adapter.provider, kind) in KINDS_NEVER_DELETED:
+            continue
+        id_ = bench.act("create", kind)
+        bench.act("delete", kind, id_)
+
+        shown = bench.adapter.fetch(ref(bench, kind, id_))
+
+        assert (shown.body is not None) is bench.truth(kind)[id_], kind
+        assert (shown.body is None) is (shown.proof is not None), kind
+
+
+@with_others
+def test_others_are_listed(bench: Bench) -> None:
+    """A crawl shows all there are, over pages that shift, as a fetch does; the feed shows what changed since then."""
+    now = int(datetime.now(UTC).timestamp())
+    for kind in others(bench):
+        old = bench.act("create", kind, at=now - 90_000)
+        changed = bench.act("create", kind, at=now - 90_000)
+        made = {bench.act("create", kind, at=now - 50 + number // 3) for number in range(12)}
+        bench.change(kind, changed)
+        hidden = bench.finished(kind)
+        since = datetime.fromtimestamp(now - 60, UTC)
+
+        crawled = [each for page in bench.adapter.crawl(kind, bench.scope(kind)) for each in page.snapshots]
+        all_ids = set(ids(bench.adapter.crawl(kind, bench.scope(kind))))
+        seen = set(ids(bench.adapter.changed_since(kind, bench.scope(kind), since)))
+
+        listing = bench.adapter.kinds[kind].list
+        alive = {id_ for id_, exists in bench.truth(kind).items() if exists}
+        alone = (bench.adapter.provider, kind) in KINDS_ALONE
+        assert all_ids == (set() if listing is Listing.NONE else alive), kind
+        assert hidden is None or listing is Listing.NONE or hidden in all_ids, kind
+        untold = KINDS_UNTOLD.get((bench.adapter.provider, kind), frozenset())
+        assert "made" in untold or made <= seen, kind
+        assert (changed in seen) is ("changed" not in untold), kind
+        assert old not in seen or alone or kind in bench.unfiltered, kind
+        assert bool(crawled) is (listing is Listing.WHOLE), kind
+        for each in crawled[:3]:
+            fetched = bench.adapter.fetch(each.ref)
+            assert digest(bench, each) == digest(bench, fetched), kind
+            assert each.stamp == fetched.stamp, kind
+
+
+@with_others
+def test_others_and_failures(bench: Bench) -> None:
+    """Whatever fails, a list shows everything or raises, lost access is no absence, and each call is paid for."""
+    start = int(datetime.now(UTC).timestamp()) - 100
+    since = datetime.fromtimestamp(start, UTC)
+    made = {kind: {bench.act("create", kind, at=start + number) for number in range(6)} for kind in others(bench)}
+    ended = Counter[str]()
+
+    bench.faults(status={"500": 0.05, "429": 0.05})
+    for kind, wanted in made.items():
+        scope = bench.scope(kind)
+        for pages in (bench.adapter.crawl(kind, scope), bench.adapter.changed_since(kind, scope, since)):
+            try:
+                seen = set(ids(pages))
+            except SourceError:
+                ended["raised"] += 1
+            else:
+                ended["complete"] += 1
+                assert wanted <= seen or bench.adapter.kinds[kind].list is Listing.NONE, kind
+    for loss in bench.losses:
+        bench.faults(**loss)
+        for kind, wanted in made.items():
+            for id_ in (min(wanted), "nobody_1"):
+                with pytest.raises(AccessLost):
+                    bench.adapter.fetch(ref(bench, kind, id_))
+
+    assert ended["complete"] > ended["raised"]
+    assert len(bench.spent.operations) == bench.calls()
+    assert [operation for operation, _ in bench.spent.answers] == bench.spent.operations
 
 
 def test_every_bench_is_complete() -> None:

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from adapters.sandbox.machinery import Machinery
     from adapters.sandbox.world import JSON, Body
 
-SCOPES = ("read_all_orders", "read_customers", "read_orders", "read_products")
+SCOPES = (
+    "read_all_orders",
+    "read_customers",
+    "read_discounts",
+    "read_draft_orders",
+    "read_inventory",
+    "read_locations",
+    "read_merchant_managed_fulfillment_orders",
+    "read_orders",
+    "read_products",
+)
 """What the app has been granted, unless told otherwise."""
 
 CLOSED: Mapping[str, tuple[int, str]] = {

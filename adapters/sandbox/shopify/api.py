@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from adapters.sandbox.shopify.access import Denied
 from adapters.sandbox.shopify.answers import denied, failed, success, throttled, unread
-from adapters.sandbox.shopify.bodies import GIDS, number_of
+from adapters.sandbox.shopify.bodies import GIDS, place_of
 from adapters.sandbox.shopify.cost import SINGLE_QUERY, Cost
 from adapters.sandbox.shopify.fields import Look, resolve, type_of
 from reconciler.content import parse
@@ -281,7 +281,7 @@ def _wrong_ids(schema: GraphQLSchema, operation: OperationDefinitionNode, variab
 
 def _is_id(value: JSON) -> bool:
     text = str(value)
-    return text.isdecimal() or (text.startswith(GIDS) and number_of(text).isdecimal())
+    return text.isdecimal() or (text.startswith(GIDS) and place_of(text) > 0)
 
 
 def _wrong_id(name: str, type_: str, value: JSON) -> Body:

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 CURRENCY = "EUR"
 LOCALE = "de"
 GIDS = "gid://shopify/"
+LEVEL = "inventory_item_id="
+QUANTITIES = (
+    "available",
+    "committed",
+    "damaged",
+    "incoming",
+    "on_hand",
+    "quality_control",
+    "reserved",
+    "safety_stock",
+)
+"""What the pieces of an item at a location may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +66,15 @@ def gid(type_: str, number: object) -> str:
 
 
 def number_of(gid_: str) -> str:
-    """Return the number at the end of a global id."""
-    return gid_.rpartition("/")[2].partition("?")[0]
+    """Return the number at the end of a global id; a level's is `ITEM:LOCATION`."""
+    number, _, item = gid_.rpartition("/")[2].partition("?")
+    return f"{item.removeprefix(LEVEL)}:{number}" if item.startswith(LEVEL) else number
+
+
+def place_of(gid_: str) -> int:
+    """Return where an object stands among others by its id; 0 for what has no number."""
+    number = number_of(gid_).replace(":", "")
+    return int(number) if number.isdecimal() else 0
 
 
 def money(amount: str | Decimal) -> Body:
@@ -286,6 +305,7 @@ def variant(draft: Draft, of: str, *, position: int) -> Body:
         "inventoryItem": {
             "id": draft.new_gid("InventoryItem"),
             "createdAt": draft.at,
+            "measurement": {"id": draft.new_gid("InventoryItemMeasurement"), "weight": None},
             "requiresShipping": True,
             "sku": None,
             "tracked": True,
@@ -358,6 +378,249 @@ def address(draft: Draft) -> Body:
     }
 
 
+def collection(draft: Draft) -> Body:
+    """Return a new collection, whose products nobody has chosen yet."""
+    return {
+        "id": gid("Collection", draft.number),
+        "descriptionHtml": "",
+        "handle": f"collection-{draft.turn}",
+        "image": None,
+        "metafields": [],
+        "productsCount": {"count": 0, "precision": "EXACT"},
+        "ruleSet": None,
+        "seo": {"description": None, "title": None},
+        "sortOrder": "BEST_SELLING",
+        "templateSuffix": None,
+        "title": f"Collection {draft.turn}",
+        "updatedAt": draft.at,
+    }
+
+
+def discount(draft: Draft) -> Body:
+    """Return a new discount: by turns for a code, and for everybody."""
+    code = bool(draft.turn % 2)
+    shown: Body = {
+        "__typename": "DiscountCodeBasic" if code else "DiscountAutomaticBasic",
+        "asyncUsageCount": 0,
+        "combinesWith": {"orderDiscounts": False, "productDiscounts": False, "shippingDiscounts": True},
+        "createdAt": draft.at,
+        "discountClasses": ["ORDER"],
+        "endsAt": None,
+        "startsAt": draft.at,
+        "status": "ACTIVE",
+        "summary": "10% off",
+        "tags": [],
+        "title": f"Discount {draft.turn}",
+        "updatedAt": draft.at,
+    }
+    codes = [{"id": draft.new_gid("DiscountRedeemCode"), "code": f"SAVE{draft.turn}"}]
+    more = {
+        "appliesOncePerCustomer": False,
+        "codes": codes,
+        "codesCount": {"count": 1, "precision": "EXACT"},
+        "usageLimit": None,
+    }
+    return {"id": gid("DiscountNode", draft.number), "discount": shown | (more if code else {}), "metafields": []}
+
+
+def draft_order(draft: Draft) -> Body:
+    """Return a new draft of an order."""
+    lines = [draft_line(draft) for _ in range(draft.lines)]
+    return {
+        "id": gid("DraftOrder", draft.number),
+        "appliedDiscount": None,
+        "billingAddress": None,
+        "completedAt": None,
+        "createdAt": draft.at,
+        "currencyCode": CURRENCY,
+        "customAttributes": [],
+        "customer": None,
+        "discountCodes": [],
+        "email": f"buyer{draft.turn}@example.com",
+        "lineItems": lines,
+        "metafields": [],
+        "name": f"#D{draft.turn}",
+        "note2": None,
+        "order": None,
+        "presentmentCurrencyCode": CURRENCY,
+        "ready": True,
+        "shippingAddress": None,
+        "shippingLine": None,
+        "status": "OPEN",
+        "tags": [],
+        "taxExempt": False,
+        "taxLines": [],
+        "taxesIncluded": True,
+        "updatedAt": draft.at,
+        "visibleToCustomer": False,
+        **draft_totals(lines),
+    }
+
+
+def draft_totals(lines: Sequence[Body]) -> Body:
+    """Return what a draft order of these lines costs."""
+    whole = bag(total(lines))
+    return {"subtotalPriceSet": whole, "totalPriceSet": whole}
+
+
+def draft_line(draft: Draft) -> Body:
+    """Return a line of the draft order that *draft* is for."""
+    price = bag(draft.price)
+    return {
+        "id": draft.new_gid("DraftOrderLineItem"),
+        "appliedDiscount": None,
+        "custom": False,
+        "customAttributes": [],
+        "discountedTotalSet": price,
+        "isGiftCard": False,
+        "name": "One thing",
+        "originalTotalSet": price,
+        "product": draft.related("product"),
+        "quantity": 1,
+        "requiresShipping": True,
+        "sku": None,
+        "taxable": True,
+        "title": "One thing",
+        "uuid": f"00000000-0000-4000-8000-{draft.number:0>12.12}",
+        "variant": draft.related("product_variant"),
+        "variantTitle": None,
+        "vendor": "Stand-in",
+    }
+
+
+def fulfillment(draft: Draft, of: Body) -> Body:
+    """Return a parcel of the first lines of the order *of*, or of its first line again and again."""
+    lines = of["lineItems"]
+    sent = [fulfilled_line(draft, lines[turn % len(lines)]) for turn in range(draft.lines if lines else 0)]
+    return {
+        "id": gid("Fulfillment", draft.number),
+        "createdAt": draft.at,
+        "deliveredAt": None,
+        "displayStatus": "FULFILLED",
+        "estimatedDeliveryAt": None,
+        "fulfillmentLineItems": sent,
+        "inTransitAt": None,
+        "location": draft.related("location"),
+        "name": f"{of['name']}-F{draft.turn}",
+        "order": of["id"],
+        "requiresShipping": True,
+        "service": {
+            "id": draft.new_gid("FulfillmentService"),
+            "handle": "manual",
+            "serviceName": "Manual",
+            "type": "MANUAL",
+        },
+        "status": "SUCCESS",
+        "totalQuantity": len(sent),
+        "trackingInfo": [],
+        "updatedAt": draft.at,
+    }
+
+
+def fulfilled_line(draft: Draft, line: Body) -> Body:
+    """Return a line of a parcel."""
+    price = line["originalUnitPriceSet"]
+    id_ = draft.new_gid("FulfillmentLineItem")
+    return {"id": id_, "discountedTotalSet": price, "lineItem": line, "originalTotalSet": price, "quantity": 1}
+
+
+def fulfillment_order(draft: Draft, of: Body) -> Body:
+    """Return what is to be sent of the order *of*."""
+    lines = of["lineItems"]
+    asked = [fulfillment_order_line(draft, lines[turn % len(lines)]) for turn in range(draft.lines if lines else 0)]
+    return {
+        "id": gid("FulfillmentOrder", draft.number),
+        "assignedLocation": {"countryCode": "DE", "location": draft.related("location"), "name": "Warehouse"},
+        "createdAt": draft.at,
+        "deliveryMethod": {"id": draft.new_gid("DeliveryMethod"), "methodType": "SHIPPING"},
+        "destination": None,
+        "fulfillAt": draft.at,
+        "fulfillBy": None,
+        "fulfillmentHolds": [],
+        "lineItems": asked,
+        "order": of["id"],
+        "orderId": of["id"],
+        "orderName": of["name"],
+        "orderProcessedAt": of["processedAt"],
+        "requestStatus": "UNSUBMITTED",
+        "status": "OPEN",
+        "updatedAt": draft.at,
+    }
+
+
+def fulfillment_order_line(draft: Draft, line: Body) -> Body:
+    """Return a line of what is to be sent."""
+    return {
+        "id": draft.new_gid("FulfillmentOrderLineItem"),
+        "inventoryItemId": None,
+        "lineItem": line,
+        "productTitle": line["title"],
+        "remainingQuantity": 1,
+        "requiresShipping": True,
+        "sku": line["sku"],
+        "totalQuantity": 1,
+        "variant": line["variant"],
+        "variantTitle": None,
+    }
+
+
+def inventory_item(draft: Draft) -> Body:
+    """Return a new thing to count."""
+    return {
+        "id": gid("InventoryItem", draft.number),
+        "countryCodeOfOrigin": None,
+        "createdAt": draft.at,
+        "harmonizedSystemCode": None,
+        "measurement": {
+            "id": draft.new_gid("InventoryItemMeasurement"),
+            "weight": {"unit": "KILOGRAMS", "value": Decimal("0.5")},
+        },
+        "provinceCodeOfOrigin": None,
+        "requiresShipping": True,
+        "sku": f"ITEM-{draft.turn}",
+        "tracked": True,
+        "unitCost": money("1.5"),
+        "updatedAt": draft.at,
+    }
+
+
+def inventory_level(draft: Draft, item: str, location: str) -> Body:
+    """Return ten pieces of the item at the location, by their gids."""
+    return {
+        "id": f"{gid('InventoryLevel', number_of(location))}?{LEVEL}{number_of(item)}",
+        "createdAt": draft.at,
+        "isActive": True,
+        "item": item,
+        "location": location,
+        "quantities": [quantity(name, draft) for name in QUANTITIES],
+        "updatedAt": draft.at,
+    }
+
+
+def quantity(name: str, draft: Draft) -> Body:
+    """Return how many pieces are *name*: ten, if they are there at all."""
+    pieces = 10 if name in {"available", "on_hand"} else 0
+    return {"id": draft.new_gid("InventoryQuantity"), "name": name, "quantity": pieces, "updatedAt": draft.at}
+
+
+def location(draft: Draft) -> Body:
+    """Return a new place."""
+    return {
+        "id": gid("Location", draft.number),
+        "address": {"city": "Berlin", "country": "Germany", "countryCode": "DE", "formatted": [], "zip": "10115"},
+        "createdAt": draft.at,
+        "deactivatedAt": None,
+        "fulfillmentService": None,
+        "fulfillsOnlineOrders": True,
+        "isActive": True,
+        "isFulfillmentService": False,
+        "metafields": [],
+        "name": f"Place {draft.turn}",
+        "shipsInventory": True,
+        "updatedAt": draft.at,
+    }
+
+
 def shop(number: str, domain: str, *, at: str, timezone: str) -> Body:
     """Return the shop."""
     return {
@@ -399,7 +662,15 @@ def event(gid_: str, action: str, subject: str, *, at: str) -> Body:
     }
 
 
-SUBJECTS = {"Customer": "CUSTOMER", "Order": "ORDER", "Product": "PRODUCT", "ProductVariant": "PRODUCT_VARIANT"}
+SUBJECTS = {
+    "Collection": "COLLECTION",
+    "Customer": "CUSTOMER",
+    "DiscountNode": "DISCOUNT_NODE",
+    "DraftOrder": "DRAFT_ORDER",
+    "Order": "ORDER",
+    "Product": "PRODUCT",
+    "ProductVariant": "PRODUCT_VARIANT",
+}
 """What history calls each type."""
 
 NOTHING: dict[str, JSON] = {

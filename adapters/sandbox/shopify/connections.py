@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from graphql import GraphQLError
 
-from adapters.sandbox.shopify.bodies import number_of
+from adapters.sandbox.shopify.bodies import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,8 +96,7 @@ def _place(body: Body, sort: Sort) -> Place:
 
 
 def _number(body: Body) -> int:
-    number = number_of(body.get("id") or "")
-    return int(number) if number.isdecimal() else 0
+    return place_of(body.get("id") or "")
 
 
 def _where(standing: tuple[Place, Body]) -> Place:

@@ -75,7 +75,7 @@ class Look:
 
     def shows(self, kind: str, body: Body) -> bool:
         """Tell whether the app may know of an object: not of an old order without the scope for it."""
-        if kind == "refund":
+        if kind in {"refund", "fulfillment", "fulfillment_order"}:
             return self.find(body["order"]) is not None
         if kind != "order" or "read_all_orders" in self.policy.scopes:
             return True
@@ -108,6 +108,8 @@ def resolve(source: Body | None, info: Info, **args: JSON) -> JSON:
 
 def type_of(value: Body, *_: object) -> str:
     """Return the type of an object that stands where there may be several."""
+    if "__typename" in value:
+        return str(value["__typename"])
     return str(value["id"]).removeprefix(GIDS).partition("/")[0] if "id" in value else "WebhookHttpEndpoint"
 
 
@@ -158,14 +160,23 @@ def _any(look: Look, id_: str) -> Body | None:
     return look.find(id_)
 
 
-def _of(kind: str, *, belonging: bool = False) -> Answer:
-    """Return what answers with a page of the objects of *kind*, of all or of those that belong to one."""
+def _of(kind: str, *, belonging: bool = False, field: str = "") -> Answer:
+    """Return what answers with a page of the objects of *kind*, of all or of those whose *field* names this one."""
 
     def answer(look: Look, source: Body, info: Info, args: dict[str, JSON]) -> JSON:
         found = look.children(kind, source) if belonging else look.every(kind)
+        found = [each for each in found if not field or each[field] == source["id"]]
+        found = [each for each in found if not _hidden(kind, each, args)]
         return _page(look, kind, _found(look, kind, found, info, args), args)
 
     return answer
+
+
+def _hidden(kind: str, body: Body, args: dict[str, JSON]) -> bool:
+    """Tell whether a list leaves an object out unless it is asked for such."""
+    if kind == "fulfillment_order":
+        return body["status"] == "CLOSED" and not args.get("includeClosed")
+    return "includeInactive" in args and not body["isActive"] and not args["includeInactive"]
 
 
 def _count(kind: str) -> Answer:
@@ -212,6 +223,20 @@ def _metafield(_: Look, source: Body, __: Info, args: dict[str, JSON]) -> JSON:
 
 def _refunds(look: Look, source: Body, _: Info, args: dict[str, JSON]) -> JSON:
     return look.children("refund", source)[: args.get("first")]
+
+
+def _fulfillments(look: Look, source: Body, _: Info, args: dict[str, JSON]) -> JSON:
+    return look.children("fulfillment", source)[: args.get("first")]
+
+
+def _level(look: Look, source: Body, _: Info, args: dict[str, JSON]) -> JSON:
+    item, location = (str(args.get(name, source["id"])) for name in ("inventoryItemId", "locationId"))
+    found = look.ledger.find("inventory_level", f"{number_of(item)}:{number_of(location)}", look.at)
+    return None if found is None or _hidden("inventory_level", found, args) else found
+
+
+def _quantities(_: Look, source: Body, __: Info, args: dict[str, JSON]) -> JSON:
+    return [each for each in source["quantities"] if each["name"] in args["names"]]
 
 
 def _last_order(look: Look, source: Body, *_: object) -> JSON:
@@ -309,10 +334,28 @@ def _named(text: str, type_: str) -> str:
 _BY_NAME: Mapping[str, Answer] = {"events": _history, "legacyResourceId": _number, "metafield": _metafield}
 
 _ANSWERS: Mapping[str, Answer] = {
+    "QueryRoot.collection": _by_id("collection"),
+    "QueryRoot.collections": _of("collection"),
+    "QueryRoot.collectionsCount": _count("collection"),
     "QueryRoot.currentAppInstallation": _installation,
     "QueryRoot.customer": _by_id("customer"),
     "QueryRoot.customers": _of("customer"),
     "QueryRoot.customersCount": _count("customer"),
+    "QueryRoot.discountNode": _by_id("discount"),
+    "QueryRoot.discountNodes": _of("discount"),
+    "QueryRoot.discountNodesCount": _count("discount"),
+    "QueryRoot.draftOrder": _by_id("draft_order"),
+    "QueryRoot.draftOrders": _of("draft_order"),
+    "QueryRoot.draftOrdersCount": _count("draft_order"),
+    "QueryRoot.fulfillment": _by_id("fulfillment"),
+    "QueryRoot.fulfillmentOrder": _by_id("fulfillment_order"),
+    "QueryRoot.fulfillmentOrders": _of("fulfillment_order"),
+    "QueryRoot.inventoryItem": _by_id("inventory_item"),
+    "QueryRoot.inventoryItems": _of("inventory_item"),
+    "QueryRoot.inventoryLevel": _node,
+    "QueryRoot.location": _by_id("location"),
+    "QueryRoot.locations": _of("location"),
+    "QueryRoot.locationsCount": _count("location"),
     "QueryRoot.node": _node,
     "QueryRoot.nodes": _nodes,
     "QueryRoot.order": _by_id("order"),
@@ -335,6 +378,12 @@ _ANSWERS: Mapping[str, Answer] = {
     "Mutation.webhookSubscriptionUpdate": _resubscribe,
     "Customer.lastOrder": _last_order,
     "Customer.orders": _of("order", belonging=True),
+    "InventoryItem.inventoryLevel": _level,
+    "InventoryItem.inventoryLevels": _of("inventory_level", belonging=True),
+    "InventoryLevel.quantities": _quantities,
+    "Location.inventoryLevel": _level,
+    "Location.inventoryLevels": _of("inventory_level", field="location"),
+    "Order.fulfillments": _fulfillments,
     "Order.refunds": _refunds,
     "Product.hasOnlyDefaultVariant": _only_variant,
     "Product.priceRangeV2": _prices,

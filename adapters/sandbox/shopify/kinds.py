@@ -21,11 +21,36 @@ Edit: TypeAlias = "Callable[[Body, int], Body]"
 
 SUBSCRIBABLE = (
     "app/uninstalled",
+    "collections/create",
+    "collections/delete",
+    "collections/update",
     "customers/create",
     "customers/delete",
     "customers/disable",
     "customers/enable",
     "customers/update",
+    "discounts/create",
+    "discounts/delete",
+    "discounts/update",
+    "draft_orders/create",
+    "draft_orders/delete",
+    "draft_orders/update",
+    "fulfillment_orders/hold_released",
+    "fulfillment_orders/order_routing_complete",
+    "fulfillment_orders/placed_on_hold",
+    "fulfillments/create",
+    "fulfillments/update",
+    "inventory_items/create",
+    "inventory_items/delete",
+    "inventory_items/update",
+    "inventory_levels/connect",
+    "inventory_levels/disconnect",
+    "inventory_levels/update",
+    "locations/activate",
+    "locations/create",
+    "locations/deactivate",
+    "locations/delete",
+    "locations/update",
     "orders/cancelled",
     "orders/create",
     "orders/delete",
@@ -58,6 +83,7 @@ class Kind:
         parts: The field that holds its own list.
         final: Why it is never deleted; empty: it may be.
         history: The shop's history tells when one comes and goes.
+        inside: The field that holds the times of the object; empty: it holds them itself.
     """
 
     type: str
@@ -70,6 +96,7 @@ class Kind:
     parts: str | None = None
     final: str = ""
     history: bool = False
+    inside: str = ""
 
 
 def _plain(family: str, *, changed: str = "update") -> Topics:
@@ -105,6 +132,25 @@ def _customer_topics(before: Body | None, after: Body | None) -> list[str]:
 _CUSTOMER_MOVES = {"DISABLED": ["customers/disable"], "ENABLED": ["customers/enable"]}
 
 
+def _level_topics(before: Body | None, after: Body | None) -> list[str]:
+    return [f"inventory_levels/{'connect' if before is None else 'disconnect' if after is None else 'update'}"]
+
+
+def _location_topics(before: Body | None, after: Body | None) -> list[str]:
+    named = _plain("locations")(before, after)
+    if before is None or after is None or before["isActive"] is after["isActive"]:
+        return named
+    return [*named, f"locations/{'activate' if after['isActive'] else 'deactivate'}"]
+
+
+def _fulfillment_order_topics(before: Body | None, after: Body | None) -> list[str]:
+    if before is None:
+        return ["fulfillment_orders/order_routing_complete"]
+    if after is None or (before["status"] == "ON_HOLD") is (after["status"] == "ON_HOLD"):
+        return []
+    return [f"fulfillment_orders/{'placed_on_hold' if after['status'] == 'ON_HOLD' else 'hold_released'}"]
+
+
 def _tagged(body: Body, number: int) -> Body:
     others = [tag for tag in body["tags"] if not re.fullmatch(r"v\d+", tag)]
     return {"tags": sorted([*others, f"v{number}"])}
@@ -127,6 +173,39 @@ def _retitled(body: Body, number: int) -> Body:
 
 def _repriced(body: Body, number: int) -> Body:
     return {"price": f"{body['price'].partition('.')[0]}.{number % 100:02}"}
+
+
+def _held(body: Body, _: int) -> Body:
+    return {"status": "OPEN" if body["status"] == "ON_HOLD" else "ON_HOLD"}
+
+
+def _weighed(_: Body, number: int) -> Body:
+    return {"unitCost": {"amount": f"{number}.5", "currencyCode": "EUR"}}
+
+
+def _counted(body: Body, number: int) -> Body:
+    """Count a piece more, and keep the version where nobody looks: on its way here."""
+    others = {each["name"]: each for each in body["quantities"]}
+    counted = {"available": 10 + number, "on_hand": 10 + number, "incoming": number}
+    return {"quantities": [{**each, "quantity": counted.get(name, each["quantity"])} for name, each in others.items()]}
+
+
+def _moved_on(_: Body, number: int) -> Body:
+    return {"trackingInfo": [{"company": "Stand-in", "number": f"T{number}", "url": None}]}
+
+
+def _in_discount(body: Body, number: int) -> Body:
+    title = re.sub(r"-v[0-9]+$", "", body["discount"]["title"])
+    return {"discount": {**body["discount"], "title": f"{title}-v{number}"}}
+
+
+def _hold(number: int) -> Body:
+    return {
+        "id": f"gid://shopify/FulfillmentHold/{number}",
+        "displayReason": "Other",
+        "reason": "OTHER",
+        "reasonNotes": f"v{number}",
+    }
 
 
 def _described(_: Body, number: int) -> Body:
@@ -192,6 +271,74 @@ KINDS: Mapping[str, Kind] = {
         parent=("order", "order"),
         parts="refundLineItems",
         final="a refund stays as long as its order",
+    ),
+    "collection": Kind(
+        type="Collection",
+        scope="read_products",
+        edit=_retitled,
+        mark=_suffixed("handle"),
+        topics=_plain("collections"),
+        history=True,
+    ),
+    "discount": Kind(
+        type="DiscountNode",
+        scope="read_discounts",
+        edit=_same,
+        mark=_in_discount,
+        topics=_plain("discounts"),
+        history=True,
+        inside="discount",
+    ),
+    "draft_order": Kind(
+        type="DraftOrder",
+        scope="read_draft_orders",
+        edit=lambda _, number: {"note2": f"Change {number}"},
+        mark=_tagged,
+        topics=_plain("draft_orders"),
+        parts="lineItems",
+        history=True,
+    ),
+    "fulfillment": Kind(
+        type="Fulfillment",
+        scope="read_orders",
+        edit=_moved_on,
+        mark=_suffixed("name"),
+        topics=lambda before, _: [f"fulfillments/{'create' if before is None else 'update'}"],
+        parent=("order", "order"),
+        parts="fulfillmentLineItems",
+        final="a fulfillment stays as long as its order",
+    ),
+    "fulfillment_order": Kind(
+        type="FulfillmentOrder",
+        scope="read_merchant_managed_fulfillment_orders",
+        edit=_held,
+        mark=lambda _, number: {"fulfillmentHolds": [] if number == 1 else [_hold(number)]},
+        topics=_fulfillment_order_topics,
+        parent=("order", "order"),
+        parts="lineItems",
+        final="a fulfillment order stays as long as its order",
+    ),
+    "inventory_item": Kind(
+        type="InventoryItem",
+        scope="read_products",
+        edit=_weighed,
+        mark=_suffixed("sku"),
+        topics=_plain("inventory_items"),
+    ),
+    "inventory_level": Kind(
+        type="InventoryLevel",
+        scope="read_inventory",
+        edit=_counted,
+        mark=_counted,
+        topics=_level_topics,
+        parent=("inventory_item", "item"),
+    ),
+    "location": Kind(
+        type="Location",
+        scope="read_locations",
+        edit=lambda _, number: {"address": {"city": f"Town {number}"}},
+        mark=_suffixed("name"),
+        topics=_location_topics,
     ),
     "shop": Kind(
         type="Shop",

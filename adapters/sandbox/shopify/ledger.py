@@ -31,6 +31,16 @@ EVENT = "event"
 BACKWARDS = 3600
 """Seconds by which a stamp that goes back goes back."""
 
+_BELONGING = {
+    "order": ("refund", "fulfillment", "fulfillment_order"),
+    "product": ("product_variant",),
+    "inventory_item": ("inventory_level",),
+}
+"""What goes with an object of a kind."""
+
+_ALOOF = {"order", "inventory_level"}
+"""Kinds whose changes do not move the stamp of what they belong to."""
+
 FIRST_NUMBER = 7_000_000_000_000
 """Numbers of gids go on from here: too long for 32 bits, as Shopify's are."""
 
@@ -116,8 +126,10 @@ class Ledger:
 
     def _create(self, kind: Kind, operation: Operation) -> Body:
         number = operation.id or self._new_number()
-        if not number.isdecimal():
+        if not number.replace(":", "").isdecimal():
             raise Refused(f"an id is the number of a gid, not {number!r}")
+        if operation.kind == "inventory_level" and not operation.id:
+            return self._begin(operation, number)
         if kind.type == "Shop" or self._world.find("", operation.kind, number) is not None:
             raise Refused(f"{operation.kind} {number} has been created before")
         return self._begin(operation, number)
@@ -134,6 +146,16 @@ class Ledger:
             "product_variant": self._begin_variant,
             "customer": lambda operation, draft: self._first(operation, bodies.customer(draft)),
             "refund": self._begin_refund,
+            "collection": lambda operation, draft: self._first(operation, bodies.collection(draft)),
+            "discount": lambda operation, draft: self._first(operation, bodies.discount(draft)),
+            "draft_order": lambda operation, draft: self._first(operation, bodies.draft_order(draft)),
+            "fulfillment": lambda operation, draft: self._begin_of_order(operation, draft, bodies.fulfillment),
+            "fulfillment_order": lambda operation, draft: self._begin_of_order(
+                operation, draft, bodies.fulfillment_order
+            ),
+            "inventory_item": lambda operation, draft: self._first(operation, bodies.inventory_item(draft)),
+            "inventory_level": self._begin_level,
+            "location": lambda operation, draft: self._first(operation, bodies.location(draft)),
         }
         return makers[operation.kind](operation, self._draft(operation, number))
 
@@ -191,6 +213,41 @@ class Ledger:
         }
         return {**done, "also": [*made, self._brought(operation, "order", order["id"], told)]}
 
+    def _begin_of_order(self, operation: Operation, draft: Draft, make: Callable[[Draft, Body], Body]) -> Body:
+        """Add to the order that the body names, or to a new one."""
+        order = self._parent(operation, "order")
+        made = [] if order is not None else [self.operate(_implied(operation, "order"))]
+        if order is None:
+            order = self.find("order", made[0]["id"], None) or {}
+        done = self._first(operation, make(draft, order))
+        return {**done, "also": [*made, self._brought(operation, "order", order["id"], {})]}
+
+    def _begin_level(self, operation: Operation, draft: Draft) -> Body:
+        """Stock the item at the location that the body or the id names: else a new item, at the newest location."""
+        item, location = self._parent(operation, "inventory_item", field="item"), self._parent(operation, "location")
+        if operation.id:
+            item, location = (
+                self.find(kind, number, None)
+                for kind, number in zip(("inventory_item", "location"), operation.id.split(":"), strict=True)
+            )
+        quietly, also = replace(operation, announce=False), []
+        if item is None and not operation.id:
+            also.append(self.operate(_implied(quietly, "inventory_item")))
+            item = self.find("inventory_item", also[-1]["id"], None)
+        location = location or (None if operation.id else self._newest("location"))
+        if location is None and not operation.id:
+            also.append(self.operate(_implied(quietly, "location")))
+            location = self.find("location", also[-1]["id"], None)
+        if item is None or location is None:
+            raise Refused(f"inventory_level {operation.id} stands between what there is not")
+        body = bodies.inventory_level(draft, item["id"], location["id"])
+        if self.find("inventory_level", number_of(body["id"]), None) is not None:
+            raise Refused(f"inventory_level {number_of(body['id'])} is there already")
+        return {**self._first(operation, body), "also": also}
+
+    def _newest(self, kind: str) -> Body | None:
+        return next((each[2] for each in self._world.shelf("", kind).newest(None)), None)
+
     def _unrefunded(self) -> Body | None:
         newest = next(self._world.shelf("", "order").newest(None), None)
         if newest is None or self.children("refund", newest[2]["id"], None):
@@ -213,7 +270,7 @@ class Ledger:
 
     def _moved(self, kind: Kind, operation: Operation, body: Body) -> list[Body]:
         """Move the stamp of what the object belongs to, for that is what the webhook tells of."""
-        if kind.parent is None or operation.kind == "order":
+        if kind.parent is None or operation.kind in _ALOOF:
             return []
         name, field = kind.parent
         return [self._brought(operation, name, body[field], {})]
@@ -229,6 +286,13 @@ class Ledger:
         if operation.kind == "refund":
             fresh = [bodies.refunded_line(draft, kept[0]["lineItem"]) for _ in range(added if kept else 0)]
             return {**body, kind.parts: [*kept, *fresh]}, []
+        if operation.kind in {"fulfillment", "fulfillment_order"}:
+            make = bodies.fulfilled_line if operation.kind == "fulfillment" else bodies.fulfillment_order_line
+            fresh = [make(draft, kept[0]["lineItem"]) for _ in range(added if kept else 0)]
+            return {**body, kind.parts: [*kept, *fresh]}, []
+        if operation.kind == "draft_order":
+            drafted = [*kept, *(bodies.draft_line(draft) for _ in range(added))]
+            return {**body, kind.parts: drafted, **bodies.draft_totals(drafted)}, []
         if operation.kind == "customer":
             return {**body, kind.parts: [*kept, *(bodies.address(draft) for _ in range(added))]}, []
         lines = [*kept, *(bodies.line_item(draft) for _ in range(added))]
@@ -249,9 +313,14 @@ class Ledger:
         if operation.kind == "customer" and self.children("order", body["id"], None):
             raise Refused(f"customer {operation.id} has orders and cannot be deleted")
         done = self._write(operation, None, before=body)
-        belonging = {"order": "refund", "product": "product_variant"}.get(operation.kind)
-        orphans = self.children(belonging, body["id"], None) if belonging else []
-        also = [self._gone(belonging or "", each["id"]) for each in orphans]
+        also = [
+            self._gone(belonging, each["id"])
+            for belonging in _BELONGING.get(operation.kind, ())
+            for each in self.children(belonging, body["id"], None)
+        ]
+        if operation.kind == "location":
+            levels = [each for each in self.every("inventory_level", None) if each["location"] == body["id"]]
+            also += [self._gone("inventory_level", each["id"]) for each in levels]
         return {**done, "also": [*also, *self._moved(kind, operation, body)]}
 
     def _gone(self, kind: str, gid_: str) -> Body:
@@ -272,13 +341,17 @@ class Ledger:
             number = timeline.latest.number + 1 if timeline is not None else 1
             body = {**body, **kind.mark(body, number)}
             body = {**body, **kind.follow(body, self._now(operation))}
-        created = int(moment(body["createdAt"]).timestamp()) if body is not None and before is None else None
+        created = self._created(kind, operation, body) if body is not None and before is None else None
         self._put(operation.kind, number_of(gid_), body, created=created)
         if kind.history and (before is None or body is None):
             self._remember(operation, "create" if before is None else "destroy", gid_)
         told = operation.announce and operation.deliver
         events = self._tell(kind, operation, before=before, after=body) if told else []
         return self._result(operation.kind, number_of(gid_), events=events)
+
+    def _created(self, kind: Kind, operation: Operation, body: Body) -> int:
+        told = (body[kind.inside] if kind.inside else body).get("createdAt") or self._now(operation)
+        return int(moment(told).timestamp())
 
     def _written(self, kind: str, number: str, body: Body | None, *, events: list[str]) -> Body:
         self._put(kind, number, body)
@@ -348,7 +421,7 @@ class Ledger:
             )
         if kind == "product":
             return rest.product(body, self._zone, variants=self.children("product_variant", body["id"], None))
-        return {"customer": rest.customer, "refund": rest.refund, "shop": rest.shop}[kind](body, self._zone)
+        return rest.TOLD[kind](body, self._zone)
 
     def _draft(self, operation: Operation, number: str) -> Draft:
         def related(kind: str) -> str | None:
@@ -358,9 +431,9 @@ class Ledger:
         turn = self._world.turn(f"draft {operation.kind}")
         return Draft(number, self._now(operation), turn, operation.parts, related, self._new_gid)
 
-    def _parent(self, operation: Operation, kind: str) -> Body | None:
+    def _parent(self, operation: Operation, kind: str, *, field: str = "") -> Body | None:
         """Return the object that the operation's body says the new one belongs to."""
-        named = operation.body.get(kind)
+        named = operation.body.get(field or kind)
         if named is None:
             return None
         body = self.find(kind, number_of(str(named)), None)
@@ -387,7 +460,10 @@ class Ledger:
         return stamp(operation.at if operation.at is not None else self._machinery.clock.now())
 
     def _stamped(self, operation: Operation, body: Body) -> Body:
-        if "updatedAt" in operation.body or operation.stamp is Stamp.KEEP:
+        inside = KINDS[operation.kind].inside
+        if inside and "updatedAt" not in operation.body.get(inside, {}):
+            return {**body, inside: self._stamped(replace(operation, kind="order", body={}), body[inside])}
+        if inside or "updatedAt" in operation.body or operation.stamp is Stamp.KEEP:
             return body
         if operation.stamp is Stamp.BACK:
             return {**body, "updatedAt": stamp(moment(body["updatedAt"]).timestamp() - BACKWARDS)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.sandbox.shopify.bodies import number_of
+from adapters.sandbox.shopify.bodies import place_of
 from adapters.sandbox.shopify.search import Field, flag, number, when, word
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class List:
 
 def by_id(body: Body) -> int:
     """Return the number of an object."""
-    return int(number_of(body["id"]))
+    return place_of(body["id"])
 
 
 def _by(name: str) -> Callable[[Body], str]:
@@ -110,6 +110,36 @@ LISTS: Mapping[str, List] = {
             "updated_at": when("updatedAt"),
         },
         {**_SORTS, "NAME": _by("displayName")},
+    ),
+    "collection": List(
+        {"handle": word("handle"), "id": number(), "title": word("title"), "updated_at": when("updatedAt")},
+        {"TITLE": _by("title"), "UPDATED_AT": _by("updatedAt")},
+    ),
+    "discount": List(
+        {
+            "created_at": when("createdAt", inside="discount"),
+            "id": number(),
+            "status": word("status", inside="discount"),
+            "title": word("title", inside="discount"),
+            "updated_at": when("updatedAt", inside="discount"),
+        },
+        {
+            "CREATED_AT": lambda body: str(body["discount"]["createdAt"]),
+            "UPDATED_AT": lambda body: str(body["discount"]["updatedAt"]),
+        },
+    ),
+    "draft_order": List(
+        {**_TIMES, "customer_id": number("customer"), "status": word("status"), "tag": word("tags")},
+        {"STATUS": _by("status"), "UPDATED_AT": _by("updatedAt")},
+    ),
+    "fulfillment_order": List(
+        {"id": number(), "status": word("status"), "updated_at": when("updatedAt")}, {"UPDATED_AT": _by("updatedAt")}
+    ),
+    "inventory_item": List({**_TIMES, "sku": word("sku")}, {}),
+    "inventory_level": List({**_TIMES, "inventory_item_id": number("item")}, {}),
+    "location": List(
+        {"active": flag("isActive"), "created_at": when("createdAt"), "id": number(), "name": word("name")},
+        {"NAME": _by("name")},
     ),
     "event": List(
         {

@@ -8,7 +8,7 @@ from adapters.sandbox.shopify.bodies import number_of
 from adapters.sandbox.shopify.stamps import local
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
     from adapters.sandbox.world import Body
@@ -21,7 +21,12 @@ _SHIPPED = {"FULFILLED": "fulfilled", "PARTIALLY_FULFILLED": "partial"}
 
 
 def gone(gid: str) -> Body:
-    """Return all that is said of an object that was deleted."""
+    """Return all that is said of an object that was deleted: a level's item and location, a discount's gid."""
+    if "/InventoryLevel/" in gid:
+        item, location = number_of(gid).split(":")
+        return {"inventory_item_id": int(item), "location_id": int(location)}
+    if "/DiscountNode/" in gid:
+        return {"admin_graphql_api_id": gid.replace("DiscountNode", "DiscountCodeNode"), "deleted_at": None}
     return {"id": int(number_of(gid))}
 
 
@@ -111,6 +116,105 @@ def shop(body: Body, zone: ZoneInfo) -> Body:
     }
 
 
+def collection(body: Body, zone: ZoneInfo) -> Body:
+    """Return a collection."""
+    return {
+        **_named(body),
+        "body_html": body["descriptionHtml"],
+        "handle": body["handle"],
+        "published_scope": "web",
+        "sort_order": body["sortOrder"].lower().replace("_", "-"),
+        "title": body["title"],
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
+def discount(body: Body, zone: ZoneInfo) -> Body:
+    """Return all that is told of a discount, under the name of an older type."""
+    shown = body["discount"]
+    node = "DiscountCodeNode" if shown["__typename"].startswith("DiscountCode") else "DiscountAutomaticNode"
+    return {
+        "admin_graphql_api_id": body["id"].replace("DiscountNode", node),
+        "created_at": local(shown["createdAt"], zone),
+        "status": shown["status"],
+        "title": shown["title"],
+        "updated_at": local(shown["updatedAt"], zone),
+    }
+
+
+def draft_order(body: Body, zone: ZoneInfo) -> Body:
+    """Return a draft order."""
+    return {
+        **_named(body),
+        "created_at": local(body["createdAt"], zone),
+        "currency": body["currencyCode"],
+        "email": body["email"],
+        "name": body["name"],
+        "note": body["note2"],
+        "status": body["status"].lower(),
+        "tags": ", ".join(body["tags"]),
+        "total_price": _price(body["totalPriceSet"]["shopMoney"]["amount"]),
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
+def fulfillment(body: Body, zone: ZoneInfo) -> Body:
+    """Return a parcel."""
+    return {
+        **_named(body),
+        "created_at": local(body["createdAt"], zone),
+        "location_id": _number(body["location"]),
+        "name": body["name"],
+        "order_id": int(number_of(body["order"])),
+        "status": body["status"].lower(),
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
+def fulfillment_order(body: Body, _: ZoneInfo) -> Body:
+    """Return all that is told of a fulfillment order: which, and its status."""
+    return {"fulfillment_order": {"id": body["id"], "status": body["status"].lower()}}
+
+
+def inventory_item(body: Body, zone: ZoneInfo) -> Body:
+    """Return a thing to count."""
+    return {
+        **_named(body),
+        "cost": (body["unitCost"] or {}).get("amount"),
+        "created_at": local(body["createdAt"], zone),
+        "requires_shipping": body["requiresShipping"],
+        "sku": body["sku"],
+        "tracked": body["tracked"],
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
+def inventory_level(body: Body, zone: ZoneInfo) -> Body:
+    """Return how many pieces are to be had somewhere."""
+    item, location = number_of(body["id"]).split(":")
+    return {
+        "admin_graphql_api_id": body["id"],
+        "available": next(each["quantity"] for each in body["quantities"] if each["name"] == "available"),
+        "inventory_item_id": int(item),
+        "location_id": int(location),
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
+def location(body: Body, zone: ZoneInfo) -> Body:
+    """Return a place."""
+    return {
+        **_named(body),
+        "active": body["isActive"],
+        "city": body["address"].get("city"),
+        "country_code": body["address"].get("countryCode"),
+        "created_at": local(body["createdAt"], zone),
+        "legacy": False,
+        "name": body["name"],
+        "updated_at": local(body["updatedAt"], zone),
+    }
+
+
 def _customer(body: Body, zone: ZoneInfo) -> Body:
     return {
         **_named(body),
@@ -181,3 +285,19 @@ def _price(amount: str) -> str:
     """Write an amount with the two digits that webhooks always have."""
     whole, _, part = amount.partition(".")
     return f"{whole}.{part:0<2}"
+
+
+TOLD: Mapping[str, Callable[[Body, ZoneInfo], Body]] = {
+    "collection": collection,
+    "customer": customer,
+    "discount": discount,
+    "draft_order": draft_order,
+    "fulfillment": fulfillment,
+    "fulfillment_order": fulfillment_order,
+    "inventory_item": inventory_item,
+    "inventory_level": inventory_level,
+    "location": location,
+    "refund": refund,
+    "shop": shop,
+}
+"""What a webhook shows of an object, for each kind whose webhooks show only itself."""

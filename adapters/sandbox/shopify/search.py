@@ -94,16 +94,21 @@ class Field:
         return [value for value in (found if isinstance(found, list) else [found]) if value is not None]
 
 
-def when(name: str) -> Field:
+def when(name: str, *, inside: str = "") -> Field:
     """Return a field that is a time."""
-    return Field(lambda body: body[name] and moment(body[name]), _instant)
+
+    def get(body: Body) -> JSON:
+        found = (body[inside] if inside else body)[name]
+        return found and moment(found)
+
+    return Field(get, _instant)
 
 
-def word(name: str) -> Field:
+def word(name: str, *, inside: str = "") -> Field:
     """Return a field that is a text or a list of texts; case does not matter."""
 
     def get(body: Body) -> JSON:
-        found = body[name]
+        found = (body[inside] if inside else body)[name]
         return [each.lower() for each in found] if isinstance(found, list) else found and str(found).lower()
 
     return Field(get, str.lower)
