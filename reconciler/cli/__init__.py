@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reconciler.cli import acting, reconciling, showing
+from reconciler.cli import acting, reconciling, showing, upgrading
 from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
@@ -79,6 +79,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
         acting.replay,
         showing.kinds,
         acting.migrate,
+        upgrading.upgrade_api,
         acting.demo,
         acting.sandbox,
     )

@@ -60,15 +60,14 @@ class Watchdog:
         vouching: Vouching,
         budgets: Budgets,
         wake: Callable[[], None],
-        may_change: Callable[[], bool] = lambda: True,
         beat: Callable[[str], None] = lambda _: None,
         tick: float = 2.0,
     ) -> None:
-        """*may_change* says whether anything may be changed at a provider: a copy of a mirror must not."""
+        """Ask nothing yet; *wake* tells whoever works off what is wanted."""
         self.failure: BaseException | None = None
         self._database, self._budgets = database, budgets
         self._watched = tuple(watched)
-        self._may_change, self._beat, self._tick = may_change, beat, tick
+        self._beat, self._tick = beat, tick
         self._checking = Checking(database, vouching, recently=timedelta(days=1))
         self._redelivering = Redelivering(database, wake=wake)
         self._listening = Listening(database)
@@ -132,17 +131,15 @@ class Watchdog:
             self._log.exception("watchdog.failed", source=watched.source, look=part.name, because=str(error))
 
     def _subscriptions(self, watched: Watched, now: datetime) -> datetime:
-        if watched.addresses and self._may_change():
+        if watched.addresses:
             self._checking.check(watched)
         elif not self._said:
             self._said = True
-            because = "public_url is not set" if not watched.addresses else "nothing may be changed by this copy"
-            self._log.info("subscription.unchecked", source=watched.source, because=because)
+            self._log.info("subscription.unchecked", because="public_url is not set")
         return watched.night(now)
 
     def _deliveries(self, watched: Watched, now: datetime) -> datetime:
-        if self._may_change():
-            self._redelivering.look(watched, now)
+        self._redelivering.look(watched, now)
         self._database.commit(lambda c: findings.expire(c, watched.source, What.DEPRECATED, before=now - _SHORT_LIVED))
         return now + _HOURLY
 
