@@ -65,6 +65,7 @@ def _stripe(source: Source, settings: Settings, hands: Hands) -> Adapter:
         source.name,
         api_key=_stripe_access(source).api_key.reveal(),
         webhook_secrets=[secret.reveal() for secret in source.webhook_secrets],
+        accounts=_stripe_access(source).accounts,
         kinds=list(stripe.KINDS) if source.kinds == "all" else source.kinds,
         budget=hands.budget,
         tolerance=settings.web.tolerance,

@@ -43,9 +43,9 @@ _ANYBODYS = (
     "does not say which deliveries are about it, and anybody may install an app; give it repositories, organizations or"
     " the installation_id of its app"
 )
-_ONE_URL_EACH = (
-    "has one URL for each source in this version, which mirrors no connected accounts; take the endpoint out, and use"
-    " /webhooks/SOURCE"
+_WHOSE_OWN = (
+    "are of several Stripe accounts in one mode, and what is about an account itself does not say which; give each an"
+    " endpoint of its own"
 )
 
 DEFAULT_FILE = Path("/etc/reconciler/reconciler.toml")
@@ -139,8 +139,6 @@ class Reading:
         signed = source.webhook_secrets or (isinstance(access, ShopifyAccess) and access.client_secret is not None)
         if not signed and source.name not in fed:
             self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this source is refused")
-        if isinstance(access, StripeAccess) and access.accounts:
-            self._warn(layer.label("accounts"), "connected accounts are not mirrored by this version, only your own")
 
     def _endpoints(self, written: Written, sources: Sequence[Source]) -> tuple[Endpoint, ...]:
         providers = {str(entry.get("name")): str(entry.get("provider")) for _, entry in written.lists["sources"]}
@@ -162,6 +160,8 @@ class Reading:
         for source in sources:
             if source.name in named and isinstance(source.access, GitHubAccess) and not source.access.says_whose():
                 self._fault(layer.label("sources"), f"{source.name!r} {_ANYBODYS}")
+        if _is_ambiguous([source.access for source in sources if source.name in named]):
+            self._fault(layer.label("sources" if endpoint.sources else "provider"), _WHOSE_OWN)
         if not endpoint.webhook_secrets:
             self._warn(layer.label("webhook_secrets"), "there are none, so every delivery to this endpoint is refused")
         return replace(endpoint, sources=named, provider=providers[named[0]])
@@ -301,9 +301,16 @@ def _unfit(endpoint: Endpoint, providers: Mapping[str, str]) -> Iterator[tuple[s
     found = dict.fromkeys(providers[name] for name in endpoint.sources if name in providers)
     if len(found) > 1:
         yield "sources", f"are of several providers, {', '.join(found)}; give each provider an endpoint of its own"
-    for provider in dict.fromkeys([*found, endpoint.provider or ""]):
-        if provider in PROVIDERS and not PROVIDERS[provider].endpoints:
-            yield "sources" if provider in found else "provider", f"{provider} {_ONE_URL_EACH}"
+
+
+def _is_ambiguous(accesses: Iterable[Access]) -> bool:
+    """Say whether several Stripe keys of one mode are among them: each is, or may be, of an account of its own."""
+    keys_of: dict[str, set[str]] = {}
+    for access in accesses:
+        if isinstance(access, StripeAccess):
+            key = access.api_key.reveal()
+            keys_of.setdefault("live" if "_live_" in key else "test", set()).add(key)
+    return any(len(found) > 1 for found in keys_of.values())
 
 
 def _layers(kind: str, written: Written) -> Iterator[Layer]:

@@ -159,7 +159,7 @@ class StripeAccess:
     What only a Stripe source has.
 
     Attributes:
-        accounts: Connected accounts; empty: none.
+        accounts: Connected accounts, or `all` the platform has; empty: none.
     """
 
     api_key: Secret = required(values.secret)
@@ -167,7 +167,10 @@ class StripeAccess:
 
     def faults(self) -> tuple[str, ...]:
         """Return what its keys together are not good for."""
-        return ()
+        if self.accounts == "all":
+            return ()
+        odd = ", ".join(repr(each) for each in self.accounts if not each.startswith("acct_"))
+        return (f"accounts: {odd} is no id of a connected account; those begin with acct_",) if odd else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,19 +223,17 @@ class Provider:
         access: The keys that only its sources have.
         api_version: What a source speaks that names none.
         mirrored: This version of the program has an adapter for it.
-        endpoints: One URL can feed several of its sources.
     """
 
     access: type[Access]
     api_version: str
     mirrored: bool = False
-    endpoints: bool = False
 
 
 PROVIDERS: Mapping[str, Provider] = {
     "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", mirrored=True),
-    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True, endpoints=True),
-    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True, endpoints=True),
+    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True),
+    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True),
 }
 
 

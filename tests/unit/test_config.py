@@ -527,9 +527,8 @@ def test_endpoints(tmp_path: Path) -> None:
         tmp_path, SOURCE + '[[endpoints]]\nname = "stripe-eu"\nsources = ["stripe-us"]\nprovider = "stripe"\n'
     )
 
-    assert len(said) == 4
+    assert len(said) == 3
     assert any(fault.startswith("endpoints[stripe-eu].name: is used twice") for fault in said)
-    assert any(fault.startswith("endpoints[stripe-eu].provider: stripe has one URL for each source") for fault in said)
     assert any("needs a provider beside it or names in it, not both" in fault for fault in said)
     assert any("'stripe-us' is no source; did you mean stripe-eu?" in fault for fault in said)
 
@@ -538,7 +537,6 @@ def test_endpoints(tmp_path: Path) -> None:
     ("written", "said"),
     [
         ("", "sources: needs a provider beside it or names in it"),
-        ('sources = ["stripe-eu"]', "sources: stripe has one URL for each source in this version"),
         ('sources = ["github-acme", "shop-berlin"]', "sources: are of several providers, github, shopify"),
         ('sources = ["github-all"]', "sources: 'github-all' does not say which deliveries are about it"),
         ('provider = "github"', "sources: 'github-all' does not say which deliveries are about it"),
@@ -555,6 +553,39 @@ def test_endpoint_fault(tmp_path: Path, written: str, said: str) -> None:
     [fault] = faults(tmp_path, f"{sources}{ENDPOINT}{written}")
 
     assert fault.startswith(f"endpoints[app].{said}")
+
+
+STRIPE = '[[sources]]\nname = "{0}"\nprovider = "stripe"\napi_key = "env:{1}"\naccounts = {2}\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "written", "said"),
+    [
+        (("KEY", "KEY"), 'provider = "stripe"', ""),
+        (("KEY", "KEY_LIVE"), 'sources = ["one", "two"]', ""),
+        (("KEY", "KEY_OTHER"), 'sources = ["one"]', ""),
+        (("KEY", "KEY_OTHER"), 'sources = ["one", "two"]', "sources: are of several Stripe accounts in one mode"),
+        (("KEY", "KEY_OTHER"), 'provider = "stripe"', "provider: are of several Stripe accounts in one mode"),
+    ],
+)
+def test_endpoint_of_a_platform(tmp_path: Path, keys: tuple[str, str], written: str, said: str) -> None:
+    """A Connect platform has an endpoint, unless nothing would tell whose events about an account itself are."""
+    sources = STRIPE.format("one", keys[0], '["acct_1"]') + STRIPE.format("two", keys[1], '"all"')
+    secrets = {"KEY_OTHER": "rk_test_other", "KEY_LIVE": "sk" + "_live_" + "standin"}
+    text = f"{sources}{ENDPOINT}{written}"
+
+    if said:
+        [fault] = faults(tmp_path, text, **secrets)
+        assert fault.startswith(f"endpoints[app].{said}")
+    else:
+        assert [each.provider for each in read(tmp_path, text, **secrets).endpoints] == ["stripe"]
+
+
+def test_what_is_no_account(tmp_path: Path) -> None:
+    """What cannot be a connected account is a fault, not a scope that is never seen."""
+    [fault] = faults(tmp_path, STRIPE.format("one", "KEY", '["acct_1", "cus_1", "al"]'))
+
+    assert fault.startswith("sources[one]: accounts: 'cus_1', 'al' is no id of a connected account")
 
 
 def test_endpoint_of_no_source(tmp_path: Path) -> None:
