@@ -15,6 +15,7 @@ from reconciler.adapter import Kind, Listing
 from reconciler.model import Notification, ObjectRef, Origin, Proof, Reading, Reason, Snapshot, Verdict, Via
 from reconciler.store import events, guard, mirror, refetches, statements
 from reconciler.store.events import Arrival
+from reconciler.store.going import ShareStop
 from reconciler.store.mirror import Mirror, MirroredKind, Rules
 from reconciler.store.refetches import Want
 
@@ -41,7 +42,10 @@ LEASE = timedelta(minutes=5)
 READ_LAG = timedelta(seconds=10)
 REWOUND_AFTER = timedelta(minutes=10)
 ABSENCE_RECHECK = timedelta(seconds=5)
-_RULES = Rules(read_lag=READ_LAG, rewound_after=REWOUND_AFTER, absence_recheck=ABSENCE_RECHECK)
+NO_STOP = ShareStop(share=1.0, above=0)
+_RULES = Rules(
+    read_lag=READ_LAG, rewound_after=REWOUND_AFTER, absence_recheck=ABSENCE_RECHECK, share_stop=NO_STOP
+)
 _KEY = "(source, scope, kind, id) = (:source, :scope, :kind, :id)"
 
 

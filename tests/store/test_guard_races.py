@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from reconciler.model import Named, Origin, Reason, Via
+from reconciler.model import Change, Named, Origin, Reason, Via
 from reconciler.store import events, guard, refetches
 from reconciler.store.refetches import Again, Want
 from tests.store.stage import (
@@ -35,6 +35,7 @@ from tests.store.stage import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
 
@@ -126,21 +127,30 @@ def test_row_written_while_we_waited_for_it(lone_stage: Stage) -> None:
 
 
 def test_row_deleted_by_hand_between_the_two_statements(lone_stage: Stage) -> None:
-    """A row that vanishes while we wait for its lock is written anew."""
+    """A row that vanishes while we wait for the lock of another is written anew."""
     stage = lone_stage
-    ref, other = stage.ref(), stage.ref()
-    for each in (ref, other):
+    refs = sorted((stage.ref(), stage.ref(), stage.ref()))
+    held, ref, new = refs
+    for each in (held, ref):
         stage.apply(stage.reading(each, alive("a", 1), (10, 20)))
+    readings = [stage.reading(each, alive("b", 2), (stage.position(), None)) for each in refs]
 
-    found = in_the_way(
-        stage,
-        lambda c: c.execute(text("DELETE FROM objects WHERE id = :id"), {"id": ref.id}),
-        lambda: stage.apply(*(stage.reading(each, alive("b", 2), (stage.position(), None)) for each in (ref, other))),
-    )
+    with ThreadPoolExecutor(1) as pool:
+        with stage.database.transaction() as connection:
+            connection.execute(text("SELECT FROM objects WHERE id = :id FOR UPDATE"), {"id": held.id})
+            waiting = pool.submit(stage.apply, *readings)
+            wait_for_a_lock(stage)
+            connection.execute(text("DELETE FROM objects WHERE id = :id"), {"id": ref.id})
+        found = waiting.result(PATIENCE)
 
-    assert [outcome.verdict for outcome in found] == [APPLIED, APPLIED]
-    assert stage.stands(ref, alive("b", 2))
+    assert [(outcome.verdict, outcome.change) for outcome in found] == [
+        (APPLIED, Change.UPDATED),
+        (APPLIED, Change.CREATED),
+        (APPLIED, Change.CREATED),
+    ]
+    assert all(stage.stands(each, alive("b", 2)) for each in refs)
     assert [past.what for past in stage.of("object_history", ref)] == ["created", "created"]
+    assert [past.what for past in stage.of("object_history", new)] == ["created"]
     refetch = stage.refetch(ref)
     assert refetch is not None
     assert refetch.reason == "hand_edit"
@@ -597,20 +607,26 @@ def test_what_spoils_a_batch(lone_stage: Stage, sqlstate: str, *, spoils: bool) 
 # --- lock order ---
 
 
-def crosswise(stage: Stage, work: Callable[[Connection, Sequence[int]], object]) -> None:
+def crosswise(
+    stage: Stage,
+    work: Callable[[Connection, Sequence[int]], object],
+    *,
+    begin: Callable[[Stage], AbstractContextManager[Connection]] | None = None,
+) -> None:
     """
     Let one transaction take the first of two things, another both in the wrong order, then the first the second.
 
     Only if the other takes them in the right order after all does it wait without holding what the first still needs.
     Nobody tries a deadlock again here.
     """
+    begin = begin or plainly
 
     def other() -> None:
-        with plainly(stage) as connection:
+        with begin(stage) as connection:
             work(connection, (1, 0))
 
     with ThreadPoolExecutor(1) as pool:
-        with plainly(stage) as connection:
+        with begin(stage) as connection:
             work(connection, (0,))
             waiting = pool.submit(other)
             wait_for_a_lock(stage)
@@ -745,4 +761,8 @@ def test_lock_order_of_replays(lone_stage: Stage) -> None:
     for name in reversed(names):
         stage.record(name)
 
-    crosswise(stage, lambda connection, order: events.replay(connection, event_ids=[names[each] for each in order]))
+    crosswise(
+        stage,
+        lambda connection, order: events.replay(connection, event_ids=[names[each] for each in order]),
+        begin=lambda stage: stage.database.transaction(),  # a scan finds them as they came
+    )

@@ -245,6 +245,32 @@ def test_same_content(stage: Stage, span: tuple[int, int], stamp: float | None) 
     assert outcome.wanted is None
 
 
+@pytest.mark.parametrize(
+    ("span", "verdict"), [(AFTER, APPLIED), *((span, TIED) for span in OVERLAPPING), (BEFORE, TIED)]
+)
+def test_stamp_over_a_row_without(stage: Stage, span: tuple[int, int], verdict: Verdict) -> None:
+    """A missing stamp is older than any."""
+    ref = held(stage, STAMPED, shown("old", MISSING))
+
+    [outcome] = stage.apply(stage.reading(ref, shown("new", EQUAL), span))
+
+    assert outcome.verdict is verdict
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_absence_over_a_tombstone_with_a_stamp(stage: Stage, span: tuple[int, int]) -> None:
+    """The stamp that a tombstone keeps is compared with nothing: no absence is older than it."""
+    ref = held(stage, STAMPED, alive("old", 3600))
+    stage.apply(stage.reading(ref, GONE, AFTER))
+
+    [outcome] = stage.apply(stage.reading(ref, GONE, (span[0] + 500, span[1] + 500)))
+
+    row = stage.row(ref)
+    assert row is not None
+    assert (outcome.verdict, outcome.ladder, row.source_updated_at) == (UNCHANGED, False, at(3600))
+    assert stage.refetch(ref) is None
+
+
 @pytest.mark.parametrize("kind_name", [STAMPED, UNSTAMPED])
 @pytest.mark.parametrize("span", SPANS)
 def test_absence_over_a_tombstone(stage: Stage, span: tuple[int, int], kind_name: str) -> None:

@@ -102,9 +102,9 @@ def test_processes_that_start_together(lone_stage: Stage) -> None:
     assert found == 1
 
 
-def held(stage: Stage, **more: Any) -> ObjectRef:
+def held(stage: Stage, kind_name: str = STAMPED, **more: Any) -> ObjectRef:
     """Return an object whose row has the first shape."""
-    ref = stage.ref(STAMPED)
+    ref = stage.ref(kind_name)
     stage.apply(stage.reading(ref, alive("a", 10, **more), (10, 20)))
     return ref
 
@@ -155,9 +155,10 @@ def test_difference_with_the_same_shape(stage: Stage) -> None:
     assert outcome.change is Change.UPDATED
 
 
-def test_first_read_after_a_hand_edit_is_no_reshaping(stage: Stage) -> None:
+@pytest.mark.parametrize("kind_name", [STAMPED, UNSTAMPED])
+def test_first_read_after_a_hand_edit_is_no_reshaping(stage: Stage, kind_name: str) -> None:
     """A row that lost its shape to a hand edit is repaired by an ordinary change."""
-    ref = held(stage)
+    ref = held(stage, kind_name)
     stage.execute("UPDATE objects SET body = '{}' WHERE id = :id", id=ref.id)
 
     [outcome] = stage.apply(stage.reading(ref, alive("a", 10), (stage.position(), None)))
