@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reconciler.cli import acting, reconciling, showing, upgrading
+from reconciler.cli import acting, planning, reconciling, showing, upgrading
 from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
@@ -78,6 +78,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
         showing.runs,
         acting.replay,
         showing.kinds,
+        planning.plan,
         acting.migrate,
         upgrading.upgrade_api,
         acting.demo,

@@ -1,0 +1,97 @@
+"""What it takes to forecast: adapters of kinds that may not be mirrored yet, and nothing that writes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reconciler.adapter import unheard
+from reconciler.bootstrap import _mirrored_kinds, _open, _tokens
+from reconciler.bootstrap.providers import Hands, providers
+from reconciler.budgets import Budgets, Lane
+from reconciler.errors import ConfigError
+from reconciler.metrics import Metrics
+from reconciler.plan import forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from reconciler.adapter import Adapter
+    from reconciler.budgets import Limit
+    from reconciler.config import Settings, Source
+    from reconciler.plan import Forecast
+    from reconciler.store.database import Database
+
+EVERY = "all"
+"""Stands for every kind that a provider has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """
+    The sources that are asked, each with the adapter of the kinds that are asked about.
+
+    Attributes:
+        limits: Of each source.
+    """
+
+    adapters: Sequence[Adapter]
+    limits: dict[str, Sequence[Limit]]
+    budgets: Budgets
+
+    def forecasts(self) -> Iterator[Forecast]:
+        """Yield one forecast after another; calls go through the budgets, behind live work."""
+        for adapter in self.adapters:
+            with self.budgets.calling(Lane.SWEEP) as spent:
+                for kind in adapter.kinds:
+                    yield forecast(adapter, kind, limits=self.limits[adapter.source], spent=spent)
+
+
+@contextmanager
+def planning(settings: Settings, *, sources: Collection[str], kinds: Collection[str]) -> Iterator[Planning]:
+    """
+    Yield what forecasts *kinds* (none: those configured) of *sources* (none: all); no shape becomes the current one.
+
+    Raises `ConfigError` for a source or kind that there is not, and where the database cannot be used.
+    """
+    chosen = [_with(source, kinds) for source in _chosen(settings, sources)]
+    asked = [source for source in chosen if source.kinds]
+    if not asked:
+        raise ConfigError(f"no such kind: {', '.join(kinds)}; see `reconcile kinds`")
+    known = providers()
+    with ExitStack() as stack:
+        database, _ = _open(settings, stack)
+        limits: dict[str, Sequence[Limit]] = {each.name: known[each.provider].limits(each) for each in asked}
+        budgets = Budgets(database, limits, Metrics())
+        adapters = [
+            known[each.provider].adapter(each, settings, _hands(each, database, budgets, stack)) for each in asked
+        ]
+        yield Planning(adapters, limits, budgets)
+
+
+def _hands(source: Source, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:
+    """Return what an adapter is handed that only asks."""
+    return Hands(
+        budget=budgets.of(source.name),
+        validators=lambda _kind, _scope: {},
+        tokens=partial(_tokens, database, source.name),
+        notices=unheard,
+        stack=stack,
+    )
+
+
+def _chosen(settings: Settings, names: Collection[str]) -> list[Source]:
+    known = {source.name: source for source in settings.sources}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"no such source: {', '.join(unknown)}; configured: {', '.join(known) or 'none'}")
+    return [known[name] for name in names or known]
+
+
+def _with(source: Source, kinds: Collection[str]) -> Source:
+    """Return a source with those of *kinds* that its provider has; with its own where none are named."""
+    provider = providers()[source.provider]
+    if not kinds:
+        return replace(source, kinds=_mirrored_kinds(source, provider))
+    return replace(source, kinds=tuple(name for name in provider.kinds if name in kinds or EVERY in kinds))
