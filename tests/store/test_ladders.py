@@ -407,6 +407,9 @@ def test_absence_that_nobody_states(stage: Stage, row: Shown | None, noted: int 
     assert (outcome.wanted is None) is is_believed
     if not is_believed:
         assert stage.due_at(ref) == stage.clock
+        [record] = stage.of("declined_writes", ref)
+        told = (record.stored_read_from, record.stored_read_until)
+        assert told == ((0, 0) if row is None else outcome.stored_positions)
 
 
 def test_absence_that_confirms_a_tombstone(stage: Stage) -> None:
