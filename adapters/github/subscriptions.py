@@ -4,12 +4,14 @@ How GitHub's deliveries come to us: webhooks of repositories and organizations, 
 One of an organization hears all its repositories; so does that of an app, whose address and events can only be changed
 in its settings. GitHub sends nothing twice by itself, and keeps three days of deliveries, of which failed ones can be
 sent again under the same GUID (https://docs.github.com/en/webhooks/using-webhooks/handling-failed-webhook-deliveries).
-Whoever may not look after webhooks is told 404.
+Whoever may not look after webhooks is told 404. To look for failed ones costs a call an hour for each webhook: one of
+an organization is cheaper than many of repositories.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -35,6 +37,7 @@ _ONE_DELIVERY: Final = f"{_DELIVERIES}/{{id}}"
 _FAILED: Final = {"status": "failure", "per_page": "100"}
 # What webhooks of a repository cannot be told to send.
 _OF_ORGANIZATIONS: Final = frozenset({"membership", "organization", "team"})
+_KNOWN_FOR: Final = 26 * 3600.0  # seconds; webhooks are looked at nightly
 _NO_SECRET: Final = "has no secret, and what nobody signed is refused"  # noqa: S105 - a phrase
 
 
@@ -62,10 +65,13 @@ class Subscriptions:
     def __init__(self, calls: Calls, places: Places, *, rows: Mapping[str, Row]) -> None:
         self._calls, self._places = calls, places
         self._needed = frozenset(event for row in rows.values() for event in row.topics)
+        self._known: tuple[float, tuple[str, ...], list[tuple[_Place, Subscription]]] = (0.0, (), [])
 
     def every(self, urls: Sequence[str]) -> Sequence[Subscription]:
         """Return how it stands in each place that needs a webhook: none in those that a wider one hears."""
-        return [subscription for _, subscription in self._standing(urls)]
+        standing = list(self._standing(urls))
+        self._known = monotonic() + _KNOWN_FOR, tuple(urls), standing
+        return [subscription for _, subscription in standing]
 
     def mend(self, broken: Subscription, url: str, secret: str | None) -> Mended:
         """Make a webhook, or have one send what is missing; raises `SourceRefused` without a secret."""
@@ -92,7 +98,9 @@ class Subscriptions:
 
     def failed(self, urls: Sequence[str], since: datetime) -> Iterator[Undelivered]:
         """Yield each event that did not arrive, by its latest attempt; one that arrived later is left out."""
-        for place, subscription in self._standing(urls):
+        until, known_urls, known = self._known
+        is_known = monotonic() < until and known_urls == tuple(urls) and all(each.id for _, each in known)
+        for place, subscription in known if is_known else self._standing(urls):
             if subscription.id:
                 yield from self._failed_at(place, subscription, since)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import structlog
 
 from reconciler.budgets import Lane
-from reconciler.errors import DatabaseUnavailable, SourceError
+from reconciler.errors import AccessLost, DatabaseUnavailable, SourceError, SourceUnavailable
 from reconciler.store import findings, statements
 from reconciler.store.findings import What
 from reconciler.watchdog.redelivering import Redelivering
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Look: TypeAlias = "Callable[[Watched, datetime], datetime]"
 
-_PATIENCE: Final = 300.0  # seconds for the calls of one look
+_PATIENCE: Final = 1800.0  # seconds for the calls of one look: there may be a webhook for each of many repositories
 _PUT_OFF: Final = timedelta(minutes=15)
 _HOURLY: Final = timedelta(hours=1)
 _OFTEN: Final = timedelta(minutes=10)
@@ -71,6 +71,7 @@ class Watchdog:
         self._checking = Checking(database, vouching, recently=timedelta(days=1))
         self._redelivering = Redelivering(database, wake=wake)
         self._listening = Listening(database)
+        self._stop = threading.Event()
         self._due: dict[tuple[str, str], datetime] = {}
         self._said = False
         self._log = structlog.get_logger()
@@ -82,7 +83,8 @@ class Watchdog:
         )
 
     def start(self, stop: threading.Event, leads: threading.Event) -> None:
-        """Look, in a thread of its own, whenever *leads* is set, until *stop* is."""
+        """Look, in a thread of its own, whenever *leads* is set, until *stop* is; then a look ends at its next call."""
+        self._stop = stop
         self._thread = threading.Thread(target=self._run, args=(stop, leads), name=_LOOP, daemon=True)
         self._thread.start()
 
@@ -123,12 +125,20 @@ class Watchdog:
         key = (watched.source, part.name)
         self._due[key] = now + _PUT_OFF
         try:
-            with self._budgets.calling(Lane.SWEEP, _PATIENCE, beat=lambda: self._beat(_LOOP)):
+            with self._budgets.calling(Lane.SWEEP, _PATIENCE, beat=self._go_on):
                 self._due[key] = part.look(watched, now)
+        except AccessLost as lost:
+            self._due[key] = now + _HOURLY  # the sweeps' own alarm says so; this need not be said often
+            self._log.info("watchdog.put_off", source=watched.source, look=part.name, because=str(lost))
         except (SourceError, DatabaseUnavailable) as error:
             self._log.warning("watchdog.put_off", source=watched.source, look=part.name, because=str(error))
         except Exception as error:  # noqa: BLE001 - one source's look must not end the others'; it is told and tried again
             self._log.exception("watchdog.failed", source=watched.source, look=part.name, because=str(error))
+
+    def _go_on(self) -> None:
+        if self._stop.is_set():
+            raise SourceUnavailable("the process is stopping")
+        self._beat(_LOOP)
 
     def _subscriptions(self, watched: Watched, now: datetime) -> datetime:
         if watched.addresses:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from reconciler.errors import AccessLost, SourceRefused, SourceUnavailable
+from adapters.github import App, GitHub
+from adapters.sandbox.github import INSTALLATION, GitHubSandbox
+from adapters.sandbox.stripe import StripeSandbox
+from adapters.stripe import Stripe
+from reconciler.errors import AccessLost, SignatureInvalid, SourceRefused, SourceUnavailable
 from tests.adapters.bench import BENCHES, Inbox
 from tests.adapters.grudging import Grudging
+from tests.adapters.spent import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.adapter import Mended, Subscription
+    from reconciler.model import Delivery
     from tests.adapters.bench import Bench
 
 every_provider = pytest.mark.parametrize("bench", BENCHES, indirect=True)
@@ -231,3 +240,81 @@ def test_the_version_of_an_event() -> None:
             [delivery, *_] = bench.deliveries()
 
             assert [bench.adapter.spoken(note.payload) for note in bench.adapter.read(delivery)] == [expected]
+
+
+def test_connected_accounts_have_an_endpoint_of_their_own() -> None:
+    """A platform that mirrors connected accounts needs two: what happens in those goes to the second only."""
+    with StripeSandbox(7, accounts=["acct_1"]).serve() as running, closing(Grudging()) as inbox, ExitStack() as stack:
+        adapter = Stripe(
+            "source",
+            api_key="sk_test_standinofakey",
+            webhook_secrets=[],
+            kinds=["customer"],
+            accounts=["acct_1"],
+            budget=Spent(),
+            tolerance=timedelta(minutes=5),
+            api_version="2026-10-28.endive",
+            api_base=running.url,
+            clock=lambda: datetime.now(UTC),
+        )
+        stack.callback(adapter.close)
+        broken = adapter.subscriptions([inbox.url])
+        made = [adapter.mend_subscription(each, inbox.url, secret=None) for each in broken]
+
+        after = adapter.subscriptions([inbox.url], held=[each.id for each in made])
+        with httpx.Client(base_url=f"{running.url}/_control") as control:
+            for scope in ("", "acct_1"):
+                control.post("/objects", json={"op": "create", "kind": "customer", "scope": scope}).raise_for_status()
+            assert control.post("/flush").json()["pending"] == 0
+
+        assert len({each.place for each in broken}) == 2
+        assert [each.sound for each in after] == [True, True]
+        told = [[_scopes(adapter, each, [one.secret or ""]) for one in made] for each in inbox.received]
+        assert sorted(told, key=str) == [[None, {"acct_1"}], [{""}, None]]
+
+
+def _scopes(adapter: Stripe, delivery: Delivery, secrets: list[str]) -> set[str] | None:
+    """Return the scopes that a delivery names; None: these secrets did not sign it."""
+    try:
+        return {named.ref.scope for note in adapter.read(delivery, secrets=secrets) for named in note.named}
+    except SignatureInvalid:
+        return None
+
+
+def test_the_webhook_of_an_app() -> None:
+    """An app has one webhook, which no call can mend; what it failed to deliver is sent again, by its own id."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+    with GitHubSandbox(7).serve() as running, closing(Grudging(500)) as inbox, ExitStack() as stack:
+        control = stack.enter_context(httpx.Client(base_url=f"{running.url}/_control"))
+        control.put("/webhooks", json={"id": "30001", "url": inbox.url, "secret": "standin"}).raise_for_status()
+        control.put("/hooks", json={"30001": {"target": "integration"}}).raise_for_status()
+        adapter = GitHub(
+            "source",
+            credential=App(77001, pem, int(INSTALLATION)),
+            repositories=[],
+            organizations=[],
+            webhook_secrets=["standin"],
+            kinds=["issue"],
+            budget=Spent(),
+            validators=lambda _kind, _scope: {},
+            api_version="2022-11-28",
+            api_base=running.url,
+            clock=lambda: datetime.now(UTC),
+        )
+        stack.callback(adapter.close)
+        since = datetime.now(UTC) - timedelta(hours=1)
+
+        [standing] = adapter.subscriptions([inbox.url])
+        with pytest.raises(SourceRefused, match="settings"):
+            adapter.mend_subscription(standing, inbox.url, secret="standin")
+        scope = control.post("/objects", json={"op": "create", "kind": "repository", "deliver": False}).json()["id"]
+        control.post("/objects", json={"op": "create", "kind": "issue", "scope": scope}).raise_for_status()
+        assert control.post("/flush").json()["pending"] == 0
+        [failed] = adapter.failed_deliveries([inbox.url], since)
+        adapter.redeliver(failed)
+        assert control.post("/flush").json()["pending"] == 0
+
+        assert (standing.place, standing.url) == ("the app", inbox.url)
+        sent = [note.event_id for each in inbox.received for note in adapter.read(each)]
+        assert sent == [failed.event_id] * 2

@@ -202,6 +202,17 @@ def test_another_version_is_an_alarm(case_of: MakeCase) -> None:
     assert all(version in alarms(case)["version_drift"] for version in ("2025-09-30.clover", "2026-10-28.endive"))
 
 
+def test_events_in_another_version_are_an_alarm(case_of: MakeCase) -> None:
+    """Where endpoints cannot tell, the events themselves do."""
+    case = case_of("stripe")
+    case.say({"id": "evt_1", "object": "event", "type": "x", "api_version": "2024-06-20", "created": ago(1)})
+    watch(case, "https://hooks.example.com/webhooks/stripe-eu")
+
+    turn(case)
+
+    assert "2024-06-20" in alarms(case)["version_drift"]
+
+
 # Who looks
 
 
