@@ -1093,6 +1093,87 @@ def test_defaults_that_hide_are_overridden(
     assert [asked.query for asked in provider.asked] == [{"limit": "100", **query} for query in queries]
 
 
+def test_a_list_without_dates_goes_on_from_the_one_before(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """Where a list takes no bounds on `created`, an object before the vanished one marks the place."""
+
+    def answer(asked: Asked) -> Said:
+        after = asked.query.get("starting_after")
+        if after in {"pm_3", "pm_2"}:
+            return failure(400, "resource_missing", param="starting_after")
+        return page(*methods(4, 5)) if after == "pm_1" else page(*methods(1, 2, 3), more=True)
+
+    provider = scripted(answer)
+
+    assert crawled(stripe_at(provider.url, kinds=["payment_method"]), "payment_method") == [
+        *("pm_1", "pm_2", "pm_3", "pm_4", "pm_5"),
+    ]
+    assert not [asked.query for asked in provider.asked if any(name.startswith("created") for name in asked.query)]
+
+
+def test_a_list_without_dates_whose_page_vanished(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """Where no object of the last page is left to mark the place, the crawl raises rather than stopping early."""
+    provider = scripted(
+        lambda asked: (
+            failure(400, "resource_missing", param="starting_after")
+            if "starting_after" in asked.query
+            else page(*methods(1, 2, 3), more=True)
+        )
+    )
+
+    with pytest.raises(SourceUnavailable, match="lost its place"):
+        crawled(stripe_at(provider.url, kinds=["payment_method"]), "payment_method")
+    assert len(provider.asked) == 4
+
+
+def methods(*numbers: int) -> list[dict[str, Any]]:
+    """Return payment methods, which have a time of creation that their list takes no bounds on."""
+    return [{"id": f"pm_{number}", "object": "payment_method", "created": number} for number in numbers]
+
+
+def test_objects_listed_by_whom_they_belong_to(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """Items stand in the lists of subscriptions: those that are cut short there are walked to their end."""
+
+    def items(*numbers: int) -> list[dict[str, Any]]:
+        return [{"id": f"si_{number}", "object": "subscription_item", "created": number} for number in numbers]
+
+    def subscription(id_: str, *numbers: int, more: bool) -> dict[str, Any]:
+        url = f"/v1/subscription_items?subscription={id_}"
+        held = {"object": "list", "data": items(*numbers), "has_more": more, "url": url}
+        return {"id": id_, "object": "subscription", "created": 1, "items": held}
+
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/v1/subscription_items":
+            assert asked.query["subscription"] == "sub_2"
+            return page(*items(4)) if "starting_after" in asked.query else page(*items(2, 3), more=True)
+        return page(subscription("sub_1", 1, more=False), subscription("sub_2", 2, more=True))
+
+    provider = scripted(answer)
+    settings = {"kinds": ["subscription_item"], "backfill_since": datetime.fromtimestamp(2, UTC)}
+    pages = list(stripe_at(provider.url, **settings).crawl("subscription_item", ""))
+
+    assert [[each.ref.id for each in shown.snapshots] for shown in pages] == [["si_2"], ["si_2", "si_3"], ["si_4"]]
+
+
+def test_a_holder_that_hides_what_it_holds(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """A customer that does not show its tax ids, though asked to, ends the crawl: nothing says that it has none."""
+    provider = scripted(lambda asked: page(*customers(1)) if asked.path == "/v1/customers" else page())
+
+    with pytest.raises(SourceUnavailable, match="does not show its tax_ids"):
+        crawled(stripe_at(provider.url, kinds=["tax_id"]), "tax_id")
+
+
+def test_what_no_call_lists(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+    """A kind without a list is followed by its events, and one without events by its list: nothing else is asked."""
+    provider = scripted(lambda _: page())
+    adapter = stripe_at(provider.url, kinds=["mandate", "balance_transaction"])
+
+    assert crawled(adapter, "mandate") == []
+    list(adapter.changed_since("balance_transaction", "", SINCE))
+    list(adapter.changed_since("balance_transaction", "", NOW - timedelta(days=300)))
+
+    assert [asked.path for asked in provider.asked] == ["/v1/balance_transactions"] * 2
+
+
 def test_a_listed_object_that_is_cut_short_is_a_hint(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
     """A list shows an object whole or hints at it: one whose sub-list is cut is fetched later."""
     provider = scripted(
