@@ -115,17 +115,28 @@ def payment_link(draft: Draft) -> Body:
 
 def subscription_schedule(draft: Draft) -> Body:
     """Return a new schedule in its first phase."""
-    phase = {"start_date": draft.created, "end_date": draft.created + MONTH}
+    phase, price = {"start_date": draft.created, "end_date": draft.created + MONTH}, draft.related("price")
+    begun = phase | {
+        "add_invoice_items": [],
+        "currency": "eur",
+        "discounts": [],
+        "items": [{"discounts": [], "plan": price, "price": price, "quantity": 1}],
+        "proration_behavior": "create_prorations",
+    }
     return _of(draft, "subscription_schedule") | {
         "billing_mode": {"flexible": None, "type": "classic"},
         "canceled_at": None,
         "completed_at": None,
         "current_phase": phase,
         "customer": draft.related("customer"),
-        "default_settings": {"billing_cycle_anchor": "automatic", "collection_method": "charge_automatically"},
+        "default_settings": {
+            "billing_cycle_anchor": "automatic",
+            "collection_method": "charge_automatically",
+            "invoice_settings": {"account_tax_ids": None, "days_until_due": None, "issuer": {"type": "self"}},
+        },
         "end_behavior": "release",
         "pause_schedules": [],
-        "phases": [{**phase, "items": [{"price": draft.related("price"), "quantity": 1}]}],
+        "phases": [begun],
         "released_at": None,
         "released_subscription": None,
         "status": "active",
@@ -135,12 +146,14 @@ def subscription_schedule(draft: Draft) -> Body:
 
 def quote(draft: Draft) -> Body:
     """Return a new draft of a quote."""
+    none_given = {"amount_discount": 0, "amount_shipping": None, "amount_tax": 0}
+    upfront = {"amount_subtotal": draft.amount, "amount_total": draft.amount, "total_details": none_given}
     return _of(draft, "quote") | {
         "amount_subtotal": draft.amount,
         "amount_total": draft.amount,
         "automatic_tax": _NO_TAX,
         "collection_method": "charge_automatically",
-        "computed": {"recurring": None, "upfront": {"amount_subtotal": draft.amount, "amount_total": draft.amount}},
+        "computed": {"recurring": None, "upfront": upfront},
         "currency": "eur",
         "customer": draft.related("customer"),
         "description": None,
@@ -152,8 +165,13 @@ def quote(draft: Draft) -> Body:
         "status": "draft",
         "status_transitions": {"accepted_at": None, "canceled_at": None, "finalized_at": None},
         "subscription": None,
-        "subscription_data": {"description": None, "effective_date": None, "trial_period_days": None},
-        "total_details": {"amount_discount": 0, "amount_shipping": None, "amount_tax": 0},
+        "subscription_data": {
+            "billing_mode": {"flexible": None, "type": "classic"},
+            "description": None,
+            "effective_date": None,
+            "trial_period_days": None,
+        },
+        "total_details": none_given,
     }
 
 
@@ -231,7 +249,12 @@ def _credited(draft: Draft) -> Body:
         "object": "credit_note_line_item",
         "amount": draft.amount,
         "description": "One line",
+        "discount_amount": 0,
+        "discount_amounts": [],
+        "livemode": False,
+        "pretax_credit_amounts": [],
         "quantity": 1,
+        "tax_rates": [],
         "type": "custom_line_item",
     }
 

@@ -20,7 +20,14 @@ def payment_method(draft: Draft) -> Body:
     return _of(draft, "payment_method") | {
         "allow_redisplay": "unspecified",
         "billing_details": {"address": _NO_ADDRESS, "email": None, "name": None, "phone": None, "tax_id": None},
-        "card": {"brand": "visa", "exp_month": 12, "exp_year": 2040, "fingerprint": "standin", "last4": "4242"},
+        "card": {
+            "brand": "visa",
+            "exp_month": 12,
+            "exp_year": 2040,
+            "fingerprint": "standin",
+            "funding": "credit",
+            "last4": "4242",
+        },
         "customer": draft.related("customer"),
         "type": "card",
     }
@@ -52,7 +59,10 @@ def mandate(draft: Draft) -> Body:
         "customer_acceptance": {"accepted_at": draft.created, "offline": {}, "type": "offline"},
         "multi_use": {},
         "payment_method": draft.related("payment_method"),
-        "payment_method_details": {"sepa_debit": {"reference": f"REF{draft.turn}"}, "type": "sepa_debit"},
+        "payment_method_details": {
+            "sepa_debit": {"reference": f"REF{draft.turn}", "url": f"https://hooks.stripe.com/mandates/{draft.turn}"},
+            "type": "sepa_debit",
+        },
         "status": "active",
         "type": "multi_use",
     }
@@ -96,12 +106,14 @@ def dispute(draft: Draft) -> Body:
         "charge": draft.related("charge"),
         "currency": "eur",
         "enhanced_eligibility_types": [],
-        "evidence": {"uncategorized_text": None},
+        "evidence": {"enhanced_evidence": {}, "uncategorized_text": None},
         "evidence_details": {
             "due_by": draft.created + 7 * DAY,
+            "enhanced_eligibility": {},
             "has_evidence": False,
             "past_due": False,
             "submission_count": 0,
+            "submission_method": "not_submitted",
         },
         "is_charge_refundable": False,
         "payment_intent": None,
@@ -220,11 +232,15 @@ def file(draft: Draft) -> Body:
 
 
 def _reversal(draft: Draft) -> Body:
-    return {"id": draft.new_id("trr_"), "object": "transfer_reversal", "amount": 1, "transfer": draft.id}
+    return _part(draft, "trr_", "transfer_reversal") | {"amount": 1, "currency": "eur", "transfer": draft.id}
 
 
 def _given_back(draft: Draft) -> Body:
-    return {"id": draft.new_id("fr_"), "object": "fee_refund", "amount": 1, "fee": draft.id}
+    return _part(draft, "fr_", "fee_refund") | {"amount": 1, "currency": "eur", "fee": draft.id}
+
+
+def _part(draft: Draft, prefix: str, name: str) -> Body:
+    return {"id": draft.new_id(prefix), "object": name, "created": draft.created}
 
 
 def _of(draft: Draft, name: str, *without: str) -> Body:
