@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.sandbox.deliveries import Endpoint
+from adapters.sandbox import deliveries
 from adapters.sandbox.operations import operation_from
 from adapters.sandbox.stripe import StripeSandbox
 from adapters.sandbox.stripe.ledger import signature
 from adapters.stripe import KINDS
 from reconciler import content
+from reconciler.endpoints import Endpoint
 from reconciler.errors import AccessLost
 from reconciler.model import Delivery, ObjectRef
 from tests.adapters.bench import Inbox
@@ -58,7 +59,7 @@ def platform() -> Iterator[Platform]:
         inbox = stack.enter_context(closing(Inbox()))
         sandbox = StripeSandbox(7, accounts=("acct_a", "acct_b"))
         running = stack.enter_context(sandbox.serve())
-        endpoint = Endpoint(id="we_connect", url=inbox.url, secrets=(SECRET,))
+        endpoint = deliveries.Endpoint(id="we_connect", url=inbox.url, secrets=(SECRET,))
         sandbox.machinery.deliveries.endpoints = (endpoint,)
         yield Platform(sandbox, running.url, inbox)
 
@@ -136,6 +137,22 @@ def test_an_account_that_is_not_mirrored(platform: Platform, stripe_at: MakeStri
     assert not adapter.addressed(note, delivery)
     assert here(platform.url, stripe_at).addressed(note, delivery)
     assert here(platform.url, stripe_at, accounts="all").addressed(note, delivery)
+
+
+def test_an_endpoint_before_several_sources(platform: Platform, stripe_at: MakeStripe) -> None:
+    """Behind one URL each source is told of its own accounts; what is about nobody's is nobody's."""
+    for scope in ("acct_a", "acct_b", "acct_c"):
+        platform.act("create", "customer", f"cus_{scope[-1]}", scope)
+    one, other = (here(platform.url, stripe_at, accounts=(account,)) for account in ("acct_a", "acct_b"))
+    endpoint = Endpoint("platform", [one, other], [SECRET])
+
+    told = [note for each in platform.sent() for note in endpoint.read(each)]
+
+    assert {(named.ref.scope, named.ref.id) for note in told for named in note.named} == {
+        ("acct_a", "cus_a"),
+        ("acct_b", "cus_b"),
+    }
+    assert len(told) == 2
 
 
 def test_all_accounts(platform: Platform, stripe_at: MakeStripe) -> None:
