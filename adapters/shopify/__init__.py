@@ -74,6 +74,7 @@ from adapters.shopify import documents, webhooks
 from adapters.shopify.calls import AccessToken, Calls, ClientCredentials
 from adapters.shopify.counting import counted
 from adapters.shopify.documents import Documents
+from adapters.shopify.extras import selections
 from adapters.shopify.kinds import ALL_ORDERS, KINDS
 from adapters.shopify.lists import Lists
 from adapters.shopify.rows import Walk
@@ -88,7 +89,7 @@ from reconciler.errors import (
     SourceRefused,
     SourceUnavailable,
 )
-from reconciler.model import Notification, Proof, Snapshot
+from reconciler.model import Notification, ObjectRef, Proof, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
 
     from adapters.shopify.rows import Part, Row
     from reconciler.adapter import Budget, Count, Kind, Mended, Notices, Subscription, Undelivered
-    from reconciler.model import JSON, Body, Delivery, ObjectRef, Page
+    from reconciler.model import JSON, Body, Delivery, Page
 
 __all__ = ["KINDS", "AccessToken", "ClientCredentials", "Limits", "Shopify", "limits"]
 
@@ -137,7 +138,7 @@ class Shopify:
 
     provider = "shopify"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a key of the configuration, or what it is handed
         self,
         source: str,
         *,
@@ -150,14 +151,15 @@ class Shopify:
         clock: Callable[[], datetime],
         api_base: str | None = None,
         backfill_since: datetime | None = None,
+        extra_fields: Mapping[str, Sequence[str]] | None = None,
         notices: Notices = unheard,
         timeout: tuple[float, float] = (3.05, 20.0),
     ) -> None:
         """
-        Raise `ConfigError` for a shop, version, kind or credential that cannot be used; nothing is called yet.
+        Raise `ConfigError` for a shop, version, kind, field or credential that cannot be used; nothing is called yet.
 
-        *kinds* None means the core ones. What was created before *backfill_since* no crawl shows. *timeout* holds the
-        seconds to connect and those until an answer is complete.
+        *kinds* None means the core ones. What was created before *backfill_since* no crawl shows. *extra_fields* are
+        asked for besides, by kind. *timeout* holds the seconds to connect and those until an answer is complete.
         """
         self.source = source
         self._rows = _rows(source, kinds)
@@ -170,7 +172,8 @@ class Shopify:
                 f"sources[{source}].{credential.key}: empty, or holds a space, line break or non-ASCII character"
             )
         self._secrets, self._api_version = tuple(webhook_secrets), api_version
-        self._backfill, self._documents = backfill_since, Documents()
+        self._unproved = dict(selections(source, extra_fields or {}, KINDS))
+        self._backfill, self._documents = backfill_since, Documents(self._unproved)
         self._calls = Calls(
             shop=self._shop,
             api_version=api_version,
@@ -233,7 +236,7 @@ class Shopify:
         An order, or what belongs to one, that reads as null is absent only if *locator* says that the shop deleted it,
         or the app may see orders of any age.
         """
-        row = self._row(ref.kind)
+        row = self._proved(ref.kind)
         if not re.fullmatch("[0-9]{1,20}:[0-9]{1,20}" if row.pair else "[0-9]{1,20}", ref.id, re.ASCII):
             return self._nameless(ref)
         until = monotonic() + _READ_WITHIN
@@ -252,11 +255,11 @@ class Shopify:
 
     def changed_since(self, kind: str, scope: str, since: datetime) -> Iterator[Page]:  # noqa: ARG002 - there is one
         """Yield what was updated since *since*, inclusive, and hints of what the shop's history says was deleted."""
-        yield from self._lists.changed(self._row(kind), since)
+        yield from self._lists.changed(self._proved(kind), since)
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:  # noqa: ARG002 - there is one
         """Yield every object of *kind* that the app may see; of what has an age, made since the backfill begins."""
-        yield from self._lists.every(self._row(kind), self._backfill)
+        yield from self._lists.every(self._proved(kind), self._backfill)
 
     def count(self, kind: str, scope: str) -> Count | None:  # noqa: ARG002 - there is one
         """Return how many the shop counts; None for a kind that it does not count."""
@@ -298,6 +301,18 @@ class Shopify:
         if kind not in self._rows:
             raise SourceRefused(f"{self.source} does not mirror {kind}")
         return self._rows[kind]
+
+    def _proved(self, kind: str) -> Row:
+        """Return the row of *kind*, once Shopify has taken each field that is asked for besides ours."""
+        row = self._row(kind)
+        if kind in self._unproved:
+            anything = ObjectRef(self.source, "", kind, "1:1" if row.pair else "1")
+            try:
+                self._calls.ask(row.kind.fetch, self._documents.one(row), _variables(row, anything))
+            except SourceRefused as error:
+                raise SourceRefused(f"sources[{self.source}].extra_fields.{kind}: {error}") from None
+            self._unproved.pop(kind, None)
+        return row
 
     def _why_skipped(self, delivery: Delivery) -> str:
         domain = webhooks.header(delivery, "shop-domain").lower()

@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 
 TOKEN: Final = "POST /admin/oauth/access_token"  # noqa: S105 - the name of a call
 
-# The shop, not the call: no or a wrong token, frozen for its bills, forbidden, gone or renamed, locked.
-_LOST: Final = frozenset({401, 402, 403, 404, 423})
+# The shop, not the call.
+_LOST: Final[Mapping[int, str]] = {
+    401: "the app was uninstalled, or its token revoked",
+    402: "the shop is frozen for its bills",
+    403: "the app may not do this",
+    404: "there is no such shop, or it was renamed",
+    423: "the shop is locked",
+}
 _LATER: Final = frozenset({408, 425})  # and every 5xx
 _TOKEN_LIKE: Final = re.compile(r"\bshp[a-z]{2}_\w+")
 _LONGEST_LIFE: Final = 24 * 3600.0  # seconds, of a token whose answer does not say
@@ -238,7 +244,8 @@ class Calls:
             body = None
         told = (body.get("errors") or body.get("error")) if isinstance(body, dict) else None
         words = told if isinstance(told, str) else "" if told is None else content.dumps(told)
-        return self._without_secrets(f"{operation}: {answer.status_code} {words}".strip())[:300]
+        state = f" ({_LOST[answer.status_code]})" if answer.status_code in _LOST else ""
+        return self._without_secrets(f"{operation}: {answer.status_code} {words}".strip())[:200] + state
 
     def _refusal(self, operation: str, body: Body) -> SourceError:
         """Return what the errors inside a 200 mean: by the gravest of their codes."""

@@ -105,6 +105,7 @@ def _shopify(source: Source, _: Settings, hands: Hands) -> Adapter:
         api_version=source.api_version,
         api_base=source.api_base,
         backfill_since=source.backfill_since,
+        extra_fields=access.extra_fields,
         notices=hands.notices,
         clock=_now,
     )

@@ -24,6 +24,7 @@ from reconciler.config.settings import (
     StripeAccess,
     keys,
 )
+from reconciler.config.shops import spread
 from reconciler.config.values import Given
 from reconciler.errors import ConfigError
 
@@ -63,6 +64,7 @@ def load(path: Path | None, environment: Mapping[str, str], *, default: Path = D
     for file in files:
         written.add(file)
     written.override(environment)
+    spread(written)
     reading = Reading(environment, faults=written.faults)
     settings = reading.settings(written, files)
     if settings is None or reading.faults:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from reconciler.config import values
+from reconciler.config.shops import extra_fields
 from reconciler.config.values import Given, Secret
 
 if TYPE_CHECKING:
@@ -175,15 +176,25 @@ class StripeAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopifyAccess:
-    """What only a Shopify source has: `client_id` with `client_secret`, or an `access_token`."""
+    """
+    What only a Shopify source has: `client_id` with `client_secret`, or an `access_token`.
 
-    shop: str = required(values.text)
+    Attributes:
+        shops: Written in place of `shop`, for a source for each of them; once read, empty.
+        extra_fields: What is asked of objects besides, by kind: fields as GraphQL writes them, metafields by name.
+    """
+
+    shop: str = field(default="", metadata={READ: values.text})
+    shops: tuple[str, ...] = key(values.names, [])
     client_id: Secret | None = optional(values.secret)
     client_secret: Secret | None = optional(values.secret)
     access_token: Secret | None = optional(values.secret)
+    extra_fields: Mapping[str, tuple[str, ...]] = key(extra_fields, {})
 
     def faults(self) -> tuple[str, ...]:
         """Return what its keys together are not good for."""
+        if not self.shop:
+            return ("needs a shop, or a list of shops",)
         if self.access_token is None and None in {self.client_id, self.client_secret}:
             return ("needs client_id with client_secret, or an access_token",)
         return ()

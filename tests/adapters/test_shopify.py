@@ -10,20 +10,22 @@ import threading
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import shopify
-from graphql import FragmentDefinitionNode, get_operation_ast, parse, validate
+from graphql import FragmentDefinitionNode, GraphQLEnumType, get_operation_ast, parse, validate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.sandbox.shopify import ShopifySandbox
 from adapters.sandbox.shopify.cost import SINGLE_QUERY, Cost
 from adapters.sandbox.shopify.schema import admin_schema
-from adapters.shopify import KINDS, AccessToken, ClientCredentials, Limits, Shopify, documents, limits
+from adapters.shopify import KINDS, AccessToken, ClientCredentials, Limits, Shopify, documents, limits, lists
 from adapters.shopify.documents import Documents
+from adapters.shopify.ignored import IGNORED, spelled, why_ignored
 from adapters.shopify.rows import Walk
 from reconciler import content
 from reconciler.adapter import Issued
@@ -1123,6 +1125,203 @@ def test_shape_tells_the_fields(shopify_at: MakeShopify) -> None:
 
     assert len({adapter.shape(kind)["fields"] for kind in KINDS}) == len(KINDS)
     assert all(adapter.shape(kind) != other.shape(kind) for kind in KINDS)
+
+
+LEVEL = {"inventory_item_id": 5, "location_id": 6, "updated_at": "2026-11-30T13:00:00+01:00"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "named"),
+    [
+        ("inventory_levels/update", LEVEL, [("inventory_level", "5:6", NOW.replace(second=0))]),
+        ("inventory_levels/disconnect", {"inventory_item_id": 5, "location_id": 6}, [("inventory_level", "5:6", None)]),
+        ("inventory_levels/update", {"inventory_item_id": 5, "id": 6}, []),
+        ("inventory_items/delete", {"id": 5}, [("inventory_item", "5", None)]),
+        (
+            "discounts/redeemcode_added",
+            {"admin_graphql_api_id": "gid://shopify/DiscountCodeNode/8", "redeem_code": {"id": "x"}},
+            [("discount", "8", None)],
+        ),
+        (
+            "discounts/delete",
+            {"admin_graphql_api_id": "gid://shopify/DiscountAutomaticNode/9"},
+            [("discount", "9", None)],
+        ),
+        ("fulfillment_events/create", {"id": 1, "fulfillment_id": 3, "order_id": 4}, [("fulfillment", "3", None)]),
+        (
+            "fulfillment_orders/moved",
+            {
+                "original_fulfillment_order": {"id": "gid://shopify/FulfillmentOrder/1"},
+                "moved_fulfillment_order": {"id": "gid://shopify/FulfillmentOrder/2"},
+                "source_location": {"id": "gid://shopify/Location/3"},
+            },
+            [("fulfillment_order", "1", None), ("fulfillment_order", "2", None)],
+        ),
+        (
+            "fulfillment_orders/merged",
+            {
+                "fulfillment_order_merges": [{"fulfillment_order": {"id": "gid://shopify/FulfillmentOrder/1"}}],
+                "merge_intents": [{"fulfillment_order_id": 2}],
+            },
+            [("fulfillment_order", "1", None), ("fulfillment_order", "2", None)],
+        ),
+        ("app/uninstalled", {"id": 7}, [("shop", "7", None)]),
+        ("orders/link_requested", {"admin_graphql_api_id": "gid://shopify/Order/1"}, []),
+    ],
+)
+def test_topics_of_further_kinds(
+    shopify_at: MakeShopify, topic: str, body: dict[str, Any], named: list[tuple[str, str, datetime | None]]
+) -> None:
+    """What further topics name: by two numbers, by an older type, by a gid wherever it stands, or nothing."""
+    note = read(shopify_at(kinds=tuple(KINDS)), body, topic)
+
+    assert sorted((each.ref.kind, each.ref.id, each.stamp) for each in note.named) == named
+
+
+def test_every_topic_is_known() -> None:
+    """Each topic of Shopify's names an object of some kind or is ignored for a reason, and no reason is left over."""
+    enum = admin_schema().get_type("WebhookSubscriptionTopic")
+    assert isinstance(enum, GraphQLEnumType)
+    mapped = {spelled(topic) for row in KINDS.values() for topic in row.topics}
+    ignored = {topic for topic in enum.values if why_ignored(topic)}
+
+    assert mapped - enum.values.keys() == set()
+    assert enum.values.keys() - mapped - ignored == set()
+    assert mapped & ignored == set()
+    assert all(any(fnmatchcase(topic, pattern) for topic in enum.values) for pattern in IGNORED)
+    assert all(IGNORED.values())
+
+
+# Fields asked for besides
+
+
+def test_extra_fields_are_shown(shop: Shop, shopify_at: MakeShopify) -> None:
+    """What is asked for besides is in a fetch and in a list alike, metafields under a name of their own."""
+    asked = {"order": ["custom.gift-note", "shippingLine { id }"], "product": ["totalInventory"]}
+    adapter, plain = shopify_at(shop.url, extra_fields=asked), shopify_at(shop.url)
+    held = [{"namespace": "custom", "key": "gift-note", "type": "single_line_text_field", "value": "for you"}]
+    id_ = shop.act("create", "order", body={"metafields": held})
+
+    fetched = adapter.fetch(ref("order", id_)).body or {}
+    [listed] = [each.body for page in adapter.crawl("order", "") for each in page.snapshots]
+
+    assert fetched["metafield_custom_gift_note"] == {"type": "single_line_text_field", "value": "for you"}
+    assert fetched["shippingLine"].keys() == {"id"}
+    assert listed == fetched
+    assert adapter.shape("order") != plain.shape("order")
+    assert adapter.shape("customer") == plain.shape("customer")
+
+
+def test_extra_fields_that_shopify_does_not_have(shop: Shop, shopify_at: MakeShopify) -> None:
+    """A field that there is not is refused by name and kind before the first read, and other kinds are read."""
+    adapter = shopify_at(shop.url, extra_fields={"order": ["colour"]})
+    since = NOW - timedelta(hours=1)
+    [order, customer_] = [shop.act("create", kind) for kind in ("order", "customer")]
+
+    for call in (
+        lambda: adapter.fetch(ref("order", order)),
+        lambda: list(adapter.crawl("order", "")),
+        lambda: list(adapter.changed_since("order", "", since)),
+    ):
+        with pytest.raises(
+            SourceRefused, match=r"sources\[shop-berlin\]\.extra_fields\.order: .*colour.* on type 'Order'"
+        ):
+            call()
+    assert adapter.fetch(ref("customer", customer_)).body is not None
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "",
+        "note }",
+        "note { }}",
+        "...orderLine",
+        "note # more",
+        "$id",
+        "note)(",
+        "a { nodes { id } }",
+        "tags(first: 3)",
+        '"',
+    ],
+)
+def test_extra_fields_that_are_none(shopify_at: MakeShopify, field: str) -> None:
+    """What could end our query, or would be cut short, is a fault that names the kind."""
+    with pytest.raises(ConfigError, match=r"sources\[shop-berlin\]\.extra_fields\.order: "):
+        shopify_at(extra_fields={"order": [field]})
+
+
+def test_extra_fields_of_no_kind(shopify_at: MakeShopify) -> None:
+    """Fields of a kind that there is not are a fault."""
+    with pytest.raises(ConfigError, match="no such kind: ordr"):
+        shopify_at(extra_fields={"ordr": ["note"]})
+
+
+# Closed shops, levels, ceilings
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("uninstalled", "401 .*the app was uninstalled"),
+        ("frozen", "402 .*frozen for its bills"),
+        ("gone", "404 .*no such shop"),
+        ("locked", "423 .*the shop is locked"),
+    ],
+)
+def test_closed_shops_are_named(shop: Shop, shopify_at: MakeShopify, state: str, said: str) -> None:
+    """How a shop is closed is said in words, and nothing in it is absent."""
+    adapter = shopify_at(shop.url, kinds=tuple(KINDS))
+    shop.put("/shop", {"state": state})
+
+    for kind in KINDS:
+        with pytest.raises(AccessLost, match=said):
+            adapter.fetch(ref(kind, "1:1" if KINDS[kind].pair else "1"))
+
+
+def test_another_shop_is_not_ours(shop: Shop, shopify_at: MakeShopify) -> None:
+    """The shop is read by its own number, and no other number is a shop here."""
+    adapter = shopify_at(shop.url, kinds=["shop"])
+
+    ours, other = (adapter.fetch(ref("shop", id_)) for id_ in (adapter.identity(), "1"))
+
+    assert (ours.body is not None, other.body) == (True, None)
+
+
+def test_levels_of_many_locations(shop: Shop, shopify_at: MakeShopify) -> None:
+    """An item that is kept at more places than a page of levels shows is crawled whole, those switched off too."""
+    item = shop.act("create", "inventory_item")
+    places = [shop.act("create", "location") for _ in range(12)]
+    levels = [
+        shop.act("create", "inventory_level", body={"item": item, "location": each, "isActive": number % 5 > 0})
+        for number, each in enumerate(places)
+    ]
+    adapter = shopify_at(shop.url, kinds=["inventory_level"])
+
+    seen = ids(adapter.crawl("inventory_level", ""))
+
+    assert sorted(seen) == sorted(levels) == sorted(f"{item}:{each}" for each in places)
+
+
+def test_a_location_with_too_many_levels(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A location that has more than a list may show is left for the levels of each item, so that none is missed."""
+    monkeypatch.setattr(lists, "_CONNECTION", 4)
+    monkeypatch.setattr(lists, "_SMALL_PAGE", 2)
+    levels = {shop.act("create", "inventory_level") for _ in range(7)}
+    adapter = shopify_at(shop.url, kinds=["inventory_level"])
+
+    seen = ids(adapter.changed_since("inventory_level", "", datetime.now(UTC) - timedelta(hours=1)))
+
+    assert set(seen) == levels
+
+
+def test_lists_out_of_order(scripted: MakeScripted, shopify_at: MakeShopify) -> None:
+    """A list that is not in the order of ids could hide what is beyond the last: it raises."""
+    items = [{"id": f"gid://shopify/InventoryItem/{number}", "updatedAt": "2026-11-30T12:00:00Z"} for number in (9, 5)]
+    provider = scripted(lambda _: Said({"data": {"inventoryItems": connection(items, "c")}}))
+
+    with pytest.raises(SourceUnavailable, match="inventoryItems does not move on"):
+        list(shopify_at(provider.url, kinds=["inventory_item"]).crawl("inventory_item", ""))
 
 
 def every_document() -> Iterator[tuple[str, dict[str, Any]]]:

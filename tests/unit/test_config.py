@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.config import PROVIDERS, Listen, Settings, Source, StripeAccess, load
 from reconciler.config.reading import state_directory
-from reconciler.config.settings import TABLE, Endpoint, keys
+from reconciler.config.settings import TABLE, Endpoint, ShopifyAccess, keys
 from reconciler.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -463,7 +463,7 @@ def test_keys_of_another_provider(tmp_path: Path) -> None:
 
     assert said == (
         "sources[shop].shpo: is no key here; did you mean shop?",
-        "sources[shop].shop: is missing; it must be set",
+        "sources[shop]: needs a shop, or a list of shops",
     )
 
 
@@ -662,6 +662,73 @@ def key_paths(cls: Callable[..., object], under: str) -> Iterator[str]:
             yield f"{under}{name}"
 
 
+FORTY = """
+[defaults.shopify]
+client_id = "env:KEY"
+client_secret = "env:WHSEC"
+
+[[sources]]
+name = "shops"
+provider = "shopify"
+shops = [SHOPS]
+extra_fields = { order = ["custom.{shop}"] }
+
+[[endpoints]]
+name = "app"
+sources = ["shops"]
+webhook_secrets = ["env:WHSEC"]
+"""
+
+
+def test_shops(tmp_path: Path) -> None:
+    """One table lists forty shops: each is a source of its own, and an endpoint that names the table feeds them all."""
+    shops = ", ".join(f'"Shop-{number}.myshopify.com"' for number in range(40))
+
+    settings = read(tmp_path, FORTY.replace("SHOPS", shops))
+
+    assert [each.name for each in settings.sources] == [f"shops-shop-{number}" for number in range(40)]
+    last = settings.sources[-1].access
+    assert isinstance(last, ShopifyAccess)
+    assert (last.shop, last.shops, last.extra_fields) == ("Shop-39.myshopify.com", (), {"order": ("custom.shop-39",)})
+    assert settings.endpoints[0].sources == tuple(each.name for each in settings.sources)
+
+
+@pytest.mark.parametrize(
+    ("shops", "more", "said"),
+    [
+        ("[]", "", "sources[shops].shops: is no list of shops"),
+        ('"a.myshopify.com"', "", "sources[shops].shops: is no list of shops"),
+        ('["a.myshopify.com", "a.myshopify.com"]', "", "sources[shops].shops: names a shop twice"),
+        ('["a.myshopify.com"]', 'shop = "b"', "sources[shops].shops: stands beside shop"),
+        ('["a.myshopify.com", "a.example.com"]', "", "sources[shops-a].name: is used twice"),
+    ],
+)
+def test_shops_fault(tmp_path: Path, shops: str, more: str, said: str) -> None:
+    """A list of shops that cannot be one is a fault that says so."""
+    written = FORTY.replace("shops = [SHOPS]", f"shops = {shops}\n{more}")
+
+    assert [fault for fault in faults(tmp_path, written) if fault.startswith(said)]
+
+
+def test_tokens_of_shops(tmp_path: Path) -> None:
+    """Each shop of a table may have a secret of its own, kept under the shop's name."""
+    text = """
+    [[sources]]
+    name = "shops"
+    provider = "shopify"
+    shops = ["rome-north.myshopify.com", "oslo"]
+    access_token = "env:TOKEN_{SHOP}"
+    """
+
+    settings = read(tmp_path, text, TOKEN_ROME_NORTH="one", TOKEN_OSLO="two")
+
+    tokens = [each.access.access_token for each in settings.sources if isinstance(each.access, ShopifyAccess)]
+    assert [(each.name, token and token.reveal()) for each, token in zip(settings.sources, tokens, strict=True)] == [
+        ("shops-rome-north", "one"),
+        ("shops-oslo", "two"),
+    ]
+
+
 def every_key() -> set[str]:
     """Return every key there is in the code."""
     common = keys(Source).keys()
@@ -723,5 +790,5 @@ def test_example_switched_on(tmp_path: Path) -> None:
 
     assert [(each.name, each.sources) for each in settings.endpoints] == [
         ("github-app", ("github-acme",)),
-        ("shopify-app", ("shop-berlin",)),
+        ("shopify-app", ("shop-berlin", "shops-paris", "shops-tokyo")),
     ]

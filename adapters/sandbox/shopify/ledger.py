@@ -243,7 +243,8 @@ class Ledger:
         body = bodies.inventory_level(draft, item["id"], location["id"])
         if self.find("inventory_level", number_of(body["id"]), None) is not None:
             raise Refused(f"inventory_level {number_of(body['id'])} is there already")
-        return {**self._first(operation, body), "also": also}
+        said = {name: value for name, value in operation.body.items() if name not in {"item", "location"}}
+        return {**self._first(replace(operation, body=said), body), "also": also}
 
     def _newest(self, kind: str) -> Body | None:
         return next((each[2] for each in self._world.shelf("", kind).newest(None)), None)
