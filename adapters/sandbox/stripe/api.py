@@ -179,9 +179,9 @@ class Api:
         _read(asked, {"expand"})
         visit.may_read("subscription", KINDS["subscription"].permission)
         for _, _, body in self._world.shelf(visit.scope, "subscription").newest(asked.at):
-            for item in as_shown(body, version=self._version(asked), whole=True)["items"]["data"]:
-                if item["id"] == _id(asked):
-                    shown: Body = item
+            for each in as_shown(body, version=self._version(asked), whole=True)["items"]["data"]:
+                if each["id"] == _id(asked):
+                    shown: Body = each
                     return shown
         raise missing("subscription_item", _id(asked))
 
