@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.adapter import one_pass, patiently
+from reconciler.adapter import Probing, one_pass, patiently
 from reconciler.errors import AccessLost
 from reconciler.store import runs
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from reconciler.adapter import Adapter, Feed, Kind, Mended, Subscription, Undelivered
+    from reconciler.adapter import Adapter, Feed, Kind, Mended, Probed, Subscription, Undelivered
     from reconciler.model import Body, Delivery, Notification, ObjectRef, Page, Snapshot
     from reconciler.store.database import Database
 
@@ -86,6 +86,13 @@ class Pinned:
     def scopes(self, kind: str | None = None) -> Sequence[str]:
         """Return the scopes to sweep."""
         return self._adapter.scopes(kind)
+
+    def probe(self) -> Probed | None:
+        """Return what changed lately in which of many scopes of the pinned account; None where nothing tells."""
+        if not isinstance(self._adapter, Probing):
+            return None
+        patiently(self._contact)
+        return self._adapter.probe()
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`."""

@@ -230,6 +230,33 @@ class Undelivered:
     hints: tuple[Hint, ...] = ()
 
 
+class Standing(StrEnum):
+    """How a kind stands in one scope, as far as a question about many scopes shows it."""
+
+    MOVED = "moved"  # something changed, or it was not seen: it has to be listed
+    STILL = "still"  # nothing changed that a list would show: it counts as listed
+    UNSEEN = "unseen"  # the question does not show all of it, and shows no change: it waits for the night
+
+
+class Probed(Protocol):
+    """What one question about many scopes showed."""
+
+    def standing(self, kind: str, scope: str, since: datetime) -> Standing:
+        """Say whether *kind* has to be listed in *scope* for what changed since then."""
+
+
+@runtime_checkable
+class Probing(Protocol):
+    """What an adapter has besides where its provider tells in few calls in which of many scopes something changed."""
+
+    def probe(self) -> Probed | None:
+        """
+        Ask now what changed lately where; None: to list each scope costs no more.
+
+        The sweep asks once in a light pass, before it lists anything. Raises a `SourceError`.
+        """
+
+
 class Subscribed(Protocol):
     """What an adapter knows of how deliveries come; where its provider has no such thing it shows nothing."""
 

@@ -1,5 +1,5 @@
 """
-GitHub: repositories, issues, pull requests, issue comments, releases, labels, milestones.
+GitHub: repositories and what is in them, from issues to workflow runs, and the teams and members of organizations.
 
 Facts marked SDK were read in PyGithub 2.10; GHD and OAS are GitHub's documentation and OpenAPI description; AB is how
 a production connector does it (airbyte-source-github 2.7.1); [U] is not confirmed.
@@ -30,18 +30,28 @@ Changed since
     changes meanwhile is in the next window. Both lists show less than a fetch: hints. Releases, labels and milestones
     are few, and listed whole. `state` is `open` unless asked otherwise. Links are followed, pages never counted.
     A crawl by page number is looked at again, with ETags: where a page shows other objects, it starts over.
+    Workflow runs: by creation, a search that shows a thousand at most, so longer spans are halved; one that is run
+    again keeps its creation. Reviews: of each pull request that changed. Jobs, checks and statuses of deployments could
+    be listed for each run, commit or deployment only, which is more than they are worth: events, and rereads of those
+    that are not finished. Teams and members: all of them, as hints, for lists show no stamp and no role. A branch is
+    mirrored as its list shows it. Discussions are shown by GraphQL alone, and are not mirrored.
+    In a light pass over many repositories GraphQL tells first which of them moved, a hundred in a call: an issue or
+    pull request that it does not show as changed did not change; other kinds wait for the night unless they moved.
 
 Gone
     410 on an issue whose message says that it was deleted; 404, which lost access answers as well, so that the
     repository has to be readable. 301 from an issue to another repository or number: it was transferred, and is not
     here any more (its event names the new place). An issue that by now is a pull request is no issue any more. 410 for
     issues that are switched off, or for a retired API version, is no absence. A label is absent when the list of labels
-    does not show its id: its name, by which it is fetched, may be another's by now.
+    does not show its id: its name, by which it is fetched, may be another's by now. So may a member's login: a 404 on
+    the person's number, or on the membership. A branch that was renamed answers 301, too.
+    An app that was uninstalled gets no token any more (404), one that is suspended a 403: lost access, and no absence.
 
 Limits
     5,000 calls an hour, for installations up to 12,500 (GHD, rate-limits-for-the-rest-api): told by headers, and when
     none is left nobody calls until the reset. Besides, at most 100 calls at a time and 900 points a minute, a GET being
-    one; that refusal is a 403 or 429, often without any header. A 304 is free of the hourly limit only.
+    one; that refusal is a 403 or 429, often without any header. A 304 is free of the hourly limit only. Queries have an
+    hour of their own, 5,000 points, told by `x-ratelimit-resource`; one of ours is a handful.
 
 Numbers identify: `/repositories/{number}/...` works whatever the repository's name is, by then or by now, and names are
 only used to find the numbers of configured repositories. Redirects are followed by hand, and only to the same object.
@@ -59,16 +69,18 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, unquote
 
 from adapters.github import events
-from adapters.github.calls import HOPS, REDIRECTS, App, Calls, Gone, message_of
+from adapters.github.calls import HOPS, REDIRECTS, App, Calls, Gone, instant, message_of
 from adapters.github.counting import counted
-from adapters.github.kinds import KINDS, Walk
+from adapters.github.kinds import KINDS
 from adapters.github.lists import Lists, Shelf, counting, iso
 from adapters.github.places import Places
+from adapters.github.probing import FEW, Probing
+from adapters.github.rows import Home, Walk
 from adapters.github.signature import vouched
 from adapters.github.subscriptions import Subscriptions
 from reconciler import content
@@ -78,9 +90,10 @@ from reconciler.model import Hint, Notification, ObjectRef, Page, Proof, Snapsho
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
-    from adapters.github.kinds import Row
+    from adapters.github.calls import Listed
+    from adapters.github.probing import Probed
+    from adapters.github.rows import Row
     from adapters.github.wire import Answer
     from reconciler.adapter import Budget, Kind, Mended, Notices, Subscription, Undelivered, Validators
     from reconciler.model import JSON, Body, Delivery
@@ -92,6 +105,10 @@ _POINTS_A_SECOND: Final = 900 / 60
 _CALLS_AN_HOUR: Final = 5000
 _AT_ONCE: Final = 100
 _REPOSITORY: Final = "repository"
+_PLACES_MOVE: Final = frozenset({"installation", "installation_repositories", "repository"})
+_BEFORE_GITHUB: Final = datetime(2007, 1, 1, tzinfo=UTC)
+_SKEW: Final = timedelta(days=1)
+_PERSON: Final = "GET /user/{id}"
 _ONE_REPOSITORY: Final = "GET /repositories/{id}"
 _SWITCHED_OFF_WITH_ISSUES: Final = frozenset({"issue", "issue_comment"})
 _PERMANENT: Final = frozenset({301, 308})
@@ -177,12 +194,16 @@ class GitHub:
             self._places = Places(self._calls, self._lists, repositories=repositories, organizations=organizations)
         except ConfigError as fault:
             raise ConfigError(f"sources[{source}].{fault}") from None
+        self._probing = Probing(self._calls, self._places, self._rows)
         self._subscriptions = Subscriptions(self._calls, self._places, rows=self._rows)
         self._feeds: Mapping[Walk, Callable[[Row, str, datetime], Iterator[Page]]] = {
             Walk.SINCE: self._since,
             Walk.NEWEST: self._latest,
             Walk.WHOLE: self._marked,
             Walk.ACCOUNTS: self._repositories_since,
+            Walk.CREATED: self._created,
+            Walk.PARENTS: self._under_changed,
+            Walk.NONE: lambda *_: iter(()),
         }
 
     def __repr__(self) -> str:
@@ -197,18 +218,28 @@ class GitHub:
         """
         Return the scopes to sweep, of *kind* or of all: no scope for repositories, their numbers for what is in them.
 
-        A repository or organization that is not seen is its name, at the end: to list that raises `AccessLost`.
+        Those of teams and members are the numbers of organizations. A repository or organization that is not seen is
+        its name, at the end: to list that raises `AccessLost`.
         """
-        kinds = {kind} if kind else set(self.kinds)
-        outside = ("",) if _REPOSITORY in kinds else ()
-        if kinds <= {_REPOSITORY}:
-            return outside
-        numbers, unseen = self._places.numbers()
-        return (*outside, *numbers, *unseen)
+        homes = {self._row(each).home for each in ([kind] if kind else self.kinds)}
+        looks: Mapping[Home, Callable[[], tuple[tuple[str, ...], tuple[str, ...]]]] = {
+            Home.NOWHERE: lambda: (("",), ()),
+            Home.REPOSITORY: self._places.numbers,
+            Home.ORGANIZATION: self._places.accounts,
+        }
+        found = [look() for home, look in looks.items() if home in homes]
+        seen, unseen = ([each for pair in found for each in pair[part]] for part in (0, 1))
+        return tuple(dict.fromkeys([*seen, *unseen]))
+
+    def probe(self) -> Probed | None:
+        """Return what moved lately in which repository; None where there are so few that to list each is as cheap."""
+        return self._probing.probe()
 
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of bodies depends on."""
-        return {"adapter": _VERSION, "api_version": self._api_version, "without": list(KINDS[kind].never)}
+        row = KINDS[kind]
+        told = {"adapter": _VERSION, "api_version": self._api_version, "without": list(row.never)}
+        return told | ({"only": list(row.only)} if row.only else {})
 
     def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
@@ -217,6 +248,8 @@ class GitHub:
         secret = vouched(delivery.body, headers.get("x-hub-signature-256", ""), secrets)
         payload, changed = _payload(delivery.body, headers.get("content-type", ""))
         event, action = _word(headers, "x-github-event"), payload.get("action")
+        if event in _PLACES_MOVE:
+            self._places.look_again()
         return (
             Notification(
                 source=self.source,
@@ -235,11 +268,25 @@ class GitHub:
         return self._places.is_addressed(told.payload)
 
     def fetch(self, ref: ObjectRef, *, locator: Body | None = None) -> Snapshot:
-        """Return the object as it is now, or its absence with the proof; *locator* may hold a label's `name`."""
-        row = self._row(ref.kind)
-        if row.kind.name == "label":
-            return self._label(row, ref, (locator or {}).get("name"))
-        target = row.path_of(ref)
+        """
+        Return the object as it is now, or its absence with the proof.
+
+        *locator* may hold a label's `name`, a member's `login`, or the number of the `pull_request` or `deployment`
+        that it is under; without it, it is looked for.
+        """
+        row, told = self._row(ref.kind), locator or {}
+        if row.called is not None:
+            name = told.get(row.called[0])
+            return self._label(row, ref, name) if row.home is Home.REPOSITORY else self._member(row, ref, name)
+        if row.parent is None:
+            return self._followed(row, ref, row.path_of(ref))
+        number = told.get(row.parent.kind)
+        if not isinstance(number, str):
+            return self._sought(row, ref)
+        return self._followed(row, ref, row.path_of(ref, **{row.parent.kind: number}))
+
+    def _followed(self, row: Row, ref: ObjectRef, target: str) -> Snapshot:
+        """Return what is at *target*, or where that leads; raises where it leads on and on."""
         for _ in range(HOPS):
             answer = self._calls.ask(row.kind.fetch, target)
             if answer.status not in REDIRECTS:
@@ -257,26 +304,25 @@ class GitHub:
         is in *scope*.
         """
         row = self._row(kind)
-        if _is_home(kind, scope):
+        if _is_home(row, scope):
             yield from self._feeds[row.walk](row, scope, since.astimezone(UTC))
 
     def crawl(self, kind: str, scope: str) -> Iterator[Page]:
         """Yield every object of *kind* in *scope*; raises rather than stopping early, and spares no page."""
         row = self._row(kind)
-        if not _is_home(kind, scope):
-            return
-        if row.walk is Walk.SINCE:
-            yield from self._since(row, scope, None)
-        elif row.walk is Walk.ACCOUNTS:
-            yield from self._repositories(row)
-        else:
-            for listed in self._lists.settled(_shelf(row, scope, row.crawl)):
-                yield self._page(row, scope, listed.objects, listed.observed_at)
+        walks: Mapping[Walk, Callable[[], Iterator[Page]]] = {
+            Walk.SINCE: lambda: self._since(row, scope, None),
+            Walk.ACCOUNTS: lambda: self._repositories(row),
+            Walk.PARENTS: lambda: self._under(row, scope, self._parents(row, scope)),
+            Walk.NONE: lambda: iter(()),
+        }
+        if _is_home(row, scope):
+            yield from walks.get(row.walk, lambda: self._all(row, scope))()
 
     def count(self, kind: str, scope: str) -> Count | None:
         """Return how many a crawl of *kind* in *scope* would show; lists of issues count pull requests, too."""
         row = self._row(kind)
-        if not _is_home(kind, scope) or not row.lists:
+        if not _is_home(row, scope) or row.walk in {Walk.PARENTS, Walk.NONE}:
             return None
         if row.walk is Walk.ACCOUNTS:
             shown = [counted(self._calls, shelf) for shelf in self._places.shelves()]
@@ -287,13 +333,16 @@ class GitHub:
 
     def identity(self, scope: str = "") -> str:
         """
-        Return the id of the user or installation behind the credential, or the number of a readable repository.
+        Return the id of the user or installation behind the credential, or the number of a readable scope.
 
-        Raises `AccessLost` where the credential, or the repository, is not seen.
+        Raises `AccessLost` where the credential, or the repository or organization, is not seen.
         """
-        if scope:
-            return self._places.number_at(f"/repositories/{quote(scope, safe='')}", _ONE_REPOSITORY)
-        return self._places.account()
+        if not scope:
+            return self._places.account()
+        accounts = {row.home for row in self._rows.values()} & {Home.ORGANIZATION} and self._places.accounts()[0]
+        if scope in accounts:
+            return self._places.number_at(f"/organizations/{scope}", "GET /organizations/{id}")
+        return self._places.number_at(f"/repositories/{quote(scope, safe='')}", _ONE_REPOSITORY)
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return a label as its own event shows it; of other kinds a payload's form need not be that of a fetch."""
@@ -342,7 +391,7 @@ class GitHub:
             raise SourceRefused(self._calls.said(row.kind.fetch, answer))
         body = self._calls.body(row.kind.fetch, answer)
         home = events.number_of(content.find(body, "/base/repo/id"))
-        if events.number_of(content.find(body, row.key)) != ref.id or home not in {None, ref.scope}:
+        if events.id_of(row, body) != ref.id or home not in {None, ref.scope}:
             raise SourceRefused(f"{ref}: the answer shows another object")
         if row.kind.name == "issue" and events.is_pull_request(body):
             return _absent(ref, observed_at, Proof.STATED, "200, a pull request")
@@ -350,7 +399,7 @@ class GitHub:
 
     def _leads_to(self, ref: ObjectRef, target: str) -> bool:
         """Say whether *target* is another address of *ref*: the same repository and number."""
-        _, *steps = target.partition("?")[0].split("/")
+        _, *steps = (unquote(step) for step in target.partition("?")[0].split("/"))
         if steps[:1] == ["repos"]:
             number = self._places.number_at("/".join(["", *steps[:3]]), "GET /repos/{owner}/{repo}")
             steps = ["repositories", number, *steps[3:]]
@@ -368,7 +417,7 @@ class GitHub:
     def _label(self, row: Row, ref: ObjectRef, name: JSON) -> Snapshot:
         """Return the label of this id: by its name as far as we know it, else from the list of all."""
         if isinstance(name, str) and name:
-            answer = self._calls.ask(row.kind.fetch, row.path_of(ObjectRef(ref.source, ref.scope, ref.kind, name)))
+            answer = self._calls.ask(row.kind.fetch, row.path_of(ref, name=name))
             body = self._calls.body(row.kind.fetch, answer) if answer.status == 200 else {}
             if events.number_of(body.get("id")) == ref.id:
                 return _present(row, ref, body, self._calls.observed_at(answer))
@@ -379,6 +428,27 @@ class GitHub:
                 if events.number_of(body.get("id")) == ref.id:
                     return _present(row, ref, body, observed_at)
         return _absent(ref, observed_at, Proof.NOT_FOUND, "not in the list of labels")
+
+    def _member(self, row: Row, ref: ObjectRef, login: JSON) -> Snapshot:
+        """Return the membership of the person of this number, by the login that is known or else looked up."""
+        if isinstance(login, str) and login:
+            answer = self._calls.ask(row.kind.fetch, row.path_of(ref, login=login))
+            body = self._calls.body(row.kind.fetch, answer) if answer.status == 200 else {}
+            if events.id_of(row, body) == ref.id:
+                return _present(row, ref, body, self._calls.observed_at(answer))
+        person = self._calls.ask(_PERSON, f"/user/{quote(ref.id, safe='')}")
+        if person.status != 200:
+            return _absent(ref, self._calls.observed_at(person), Proof.NOT_FOUND, f"{person.status} on the person")
+        called = self._calls.body(_PERSON, person).get("login")
+        return self._followed(row, ref, row.path_of(ref, login=str(called)))
+
+    def _sought(self, row: Row, ref: ObjectRef) -> Snapshot:
+        """Return an object of which nobody knows what it is under: all of them are looked through."""
+        for page in self._under(row, ref.scope, self._parents(row, ref.scope)):
+            for each in page.snapshots:
+                if each.ref == ref:
+                    return each
+        return _absent(ref, self._calls.now(), Proof.NOT_FOUND, f"in no {row.parent.kind}" if row.parent else "")
 
     # --- lists ---
 
@@ -397,20 +467,30 @@ class GitHub:
             if row.kind.name == "issue" and events.is_pull_request(body):
                 continue
             ref = self._ref(row, scope, body)
-            if row.kind.list is Listing.WHOLE and not _is_part(row, body):
+            if row.kind.list is not Listing.HINT and not _is_part(row, body):
                 snapshots.append(_present(row, ref, body, observed_at))
             else:
                 hints.append(_hint(row, ref, body))
         return Page(tuple(snapshots), tuple(hints), marks or {})
 
     def _ref(self, row: Row, scope: str, body: Body) -> ObjectRef:
-        id_ = events.number_of(content.find(body, row.key))
+        id_ = events.id_of(row, body, listed=True)
         if id_ is None:
             raise SourceUnavailable(f"{self.source}: the list of {row.kind.name} shows something else")
         return ObjectRef(self.source, scope, row.kind.name, id_)
 
+    def _all(self, row: Row, scope: str) -> Iterator[Page]:
+        for listed in self._lists.settled(_shelf(row, scope, row.crawl)):
+            yield self._page(row, scope, listed.objects, listed.observed_at)
+
+    def _created(self, row: Row, scope: str, since: datetime) -> Iterator[Page]:
+        until = self._calls.now() + _SKEW
+        for listed in self._lists.created(_shelf(row, scope, row.changes), since, until):
+            yield self._page(row, scope, listed.objects, listed.observed_at)
+
     def _since(self, row: Row, scope: str, since: datetime | None) -> Iterator[Page]:
         shelf = _shelf(row, scope, row.changes)
+        since = since if since is not None and since > _BEFORE_GITHUB else None
         try:
             for listed in self._lists.since(shelf, since, lambda body: events.stamp_of(row, body)):
                 yield self._page(row, scope, listed.objects, listed.observed_at)
@@ -437,6 +517,27 @@ class GitHub:
         for page in self._lists.marked(_shelf(row, scope, row.changes), known):
             yield self._page(row, scope, page.listed.objects, page.listed.observed_at, {page.at: page.mark})
 
+    # --- what is listed under something else ---
+
+    def _parents(self, row: Row, scope: str) -> Iterator[Listed]:
+        return self._lists.settled(_shelf_of_parents(row, scope, latest=False))
+
+    def _under_changed(self, row: Row, scope: str, since: datetime) -> Iterator[Page]:
+        shelf = _shelf_of_parents(row, scope, latest=True)
+        changed = self._lists.latest(shelf, since, lambda body: instant(body.get("updated_at")), {})
+        yield from self._under(row, scope, (page.listed for page in changed))
+
+    def _under(self, row: Row, scope: str, parents: Iterable[Listed]) -> Iterator[Page]:
+        """Yield the lists of all these."""
+        if row.parent is None:
+            return
+        for page in parents:
+            for body in page.objects:
+                number = events.number_of(content.find(body, row.parent.key)) or ""
+                shelf = Shelf(f"GET {row.lists}", row.list_of(scope, **{row.parent.kind: number}), {})
+                for listed in self._lists.settled(shelf):
+                    yield self._page(row, scope, listed.objects, listed.observed_at)
+
     # --- repositories, which no one list shows ---
 
     def _repositories(self, row: Row) -> Iterator[Page]:
@@ -457,9 +558,23 @@ class GitHub:
                     yield self._page(row, scope, changed, listed.observed_at)
         numbers, unseen = self._places.named()
         known = self._validators(row.kind.name, scope)
+        stamps = self._stamps(numbers)
         for number in numbers:
-            yield self._repository_since(row, self._repository(number), since, known)
+            if number not in stamps:
+                yield self._repository_since(row, self._repository(number), since, known)
+        changed_lately = [(number, stamp) for number, stamp in stamps.items() if stamp >= since]
+        yield Page(hints=tuple(Hint(self._repository(each), changed_at=at, stamp=at) for each, at in changed_lately))
         _complain(unseen)
+
+    def _stamps(self, numbers: Sequence[str]) -> dict[str, datetime]:
+        """Return the stamps of many repositories, as far as a query shows them."""
+        if len(numbers) <= FEW:
+            return {}
+        try:
+            newest = self._probing.newest(numbers)
+        except (AccessLost, SourceRefused):
+            return {}
+        return {number: stamp for number, seen in newest.items() if (stamp := seen.get("updated")) is not None}
 
     def _repository_since(self, row: Row, ref: ObjectRef, since: datetime, known: Mapping[str, Body]) -> Page:
         """Return a hint of a repository that changed; one that is as its mark says costs nothing."""
@@ -516,14 +631,34 @@ def _shelf(row: Row, scope: str, parameters: Mapping[str, str]) -> Shelf:
     return Shelf(f"GET {row.lists}", row.list_of(scope), parameters)
 
 
-def _is_home(kind: str, scope: str) -> bool:
-    """Say whether objects of *kind* live in *scope*: repositories in none, all others in one."""
-    return (kind == _REPOSITORY) is (not scope)
+def _shelf_of_parents(row: Row, scope: str, *, latest: bool) -> Shelf:
+    parent = row.parent
+    if parent is None:
+        raise SourceRefused(f"{row.kind.name} is under nothing")
+    target = parent.lists.format(scope=quote(scope, safe=""))
+    return Shelf(f"GET {parent.lists}", target, parent.changes if latest else parent.crawl)
+
+
+def _is_home(row: Row, scope: str) -> bool:
+    """Say whether objects of a kind live in *scope*: repositories in none, all others in one."""
+    return (row.home is Home.NOWHERE) is (not scope)
 
 
 def _present(row: Row, ref: ObjectRef, body: Body, observed_at: datetime) -> Snapshot:
     shown = {name: value for name, value in body.items() if name not in row.never}
+    shown = _only(shown, row.only) if row.only else shown
     return Snapshot(ref, shown, events.stamp_of(row, shown), observed_at, locator=events.locator_of(row, shown))
+
+
+def _only(body: Body, pointers: Sequence[str]) -> Body:
+    """Return those parts of a body that are one or two steps down."""
+    kept: Body = {}
+    for pointer in pointers:
+        _, *above, name = pointer.split("/")
+        value = content.find(body, pointer)
+        if value is not None:
+            (kept.setdefault(above[0], {}) if above else kept)[name] = value
+    return kept
 
 
 def _absent(ref: ObjectRef, observed_at: datetime, proof: Proof, because: str) -> Snapshot:
@@ -532,7 +667,7 @@ def _absent(ref: ObjectRef, observed_at: datetime, proof: Proof, because: str) -
 
 def _hint(row: Row, ref: ObjectRef, body: Body) -> Hint:
     stamp = events.stamp_of(row, body)
-    return Hint(ref, changed_at=stamp, stamp=stamp, locator=events.locator_of(row, body))
+    return Hint(ref, changed_at=stamp, stamp=stamp, locator=events.locator_of(row, body, listed=True))
 
 
 def _is_since(stamp: datetime | None, since: datetime) -> bool:

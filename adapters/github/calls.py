@@ -47,8 +47,15 @@ _SECONDARY: Final = re.compile("secondary rate limit|abuse detection", re.IGNORE
 _FIRST_WAIT, _LONGEST_WAIT = 60.0, 900.0
 _RENEWED_BEFORE: Final = 300.0  # seconds before an installation's token ends
 _SHORTEST_TOKEN: Final = 60.0
+_SUSPENDED: Final = re.compile(r"\bsuspended\b", re.IGNORECASE)
 _TOKEN_LIKE: Final = re.compile(r"\b(?:gh[a-z]_|github_pat_|v1\.)\w+")
 _NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?')
+QUERIES: Final = "POST /graphql"
+"""What queries are called in budgets."""
+
+_WRAPPED: Final = ("repositories", "workflow_runs")
+"""Lists that come in an object, by what they are called there."""
+
 _MINT: Final = "POST /app/installations/{id}/access_tokens"
 
 
@@ -75,6 +82,7 @@ class Listed:
         further: Where the next one is; empty at the end.
         etag: By which it can be asked for again; empty where there is none.
         unchanged: It still is what the ETag it was asked with stands for; it then shows nothing.
+        total: How many there are on all pages, where that is told.
     """
 
     objects: list[Body] = field(repr=False)
@@ -82,6 +90,7 @@ class Listed:
     further: str
     etag: str
     unchanged: bool = False
+    total: int | None = None
 
 
 class Gone(SourceRefused):
@@ -161,6 +170,28 @@ class Calls:
                 raise SourceUnavailable(f"{operation}: {answer.status}: led to another repository")
             parameters = None if urlsplit(target).query else parameters
         raise SourceUnavailable(f"{operation}: led on and on")
+
+    def query(self, document: str, variables: Body) -> Body:
+        """
+        Return the data of a GraphQL query; where parts of it were refused they are null, and so they are taken.
+
+        Raises `SourceUnavailable` where there is none, and what any status but 200 means.
+        """
+        auth = self._pass()
+        sent = {"query": document, "variables": variables}
+        answer = self._exchange("POST", QUERIES, self._client(auth).requester.graphql_url, auth, sent=sent)
+        if answer.status != 200:
+            raise self._failure(QUERIES, answer)
+        self._rest_where_none_is_left(answer)
+        body = self.body(QUERIES, answer)
+        data, errors = body.get("data"), body.get("errors")
+        if any(isinstance(each, dict) and each.get("type") == "RATE_LIMITED" for each in errors or ()):
+            wait = self._until_reset(answer)
+            self._budget.hold(wait, operation=QUERIES)
+            raise SourceBusy(f"{QUERIES}: no points are left", retry_after=wait)
+        if not isinstance(data, dict):
+            raise SourceUnavailable(f"{QUERIES}: the answer holds no data")
+        return data
 
     def change(self, method: str, operation: str, target: str, sent: Body) -> Answer:
         """Make or change what is at *target*; raises what any answer but success means."""
@@ -282,7 +313,11 @@ class Calls:
         began = monotonic()
         answer = self._exchange("POST", _MINT, target, self._auth)
         if answer.status == 404:
-            raise AccessLost(self.said(_MINT, answer))
+            raise AccessLost(
+                f"the app is not installed there, or not any more: {self.said(_MINT, answer)}", what="uninstalled"
+            )
+        if answer.status == 403 and _SUSPENDED.search(message_of(answer)):
+            raise AccessLost(f"the installation is suspended: {self.said(_MINT, answer)}", what="suspended")
         if answer.status not in {200, 201}:
             raise self._failure(_MINT, answer)
         body = self.body(_MINT, answer)
@@ -303,11 +338,13 @@ class Calls:
         if answer.status == 304:
             return Listed([], observed_at, "", etag, unchanged=True)
         found = _parsed(answer)
-        objects = found.get("repositories") if isinstance(found, dict) else found  # an installation's are wrapped
+        total = found.get("total_count") if isinstance(found, dict) else None
+        objects = next((found[name] for name in _WRAPPED if name in found), None) if isinstance(found, dict) else found
         if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
             raise SourceUnavailable(f"{operation}: the answer is no list")
         link = _NEXT.search(answer.headers.get("link", ""))
-        return Listed(objects, observed_at, self._own(operation, link[1]) if link else "", etag)
+        further = self._own(operation, link[1]) if link else ""
+        return Listed(objects, observed_at, further, etag, total=total if isinstance(total, int) else None)
 
     def _own(self, operation: str, url: str) -> str:
         """Return the target of *url*, which must not lead the credential to another host."""
@@ -347,8 +384,10 @@ class Calls:
         return None
 
     def _rest_where_none_is_left(self, answer: Answer) -> None:
+        """Hold what counts together with a call: queries have an allowance of their own."""
         if answer.headers.get("x-ratelimit-remaining") == "0":
-            self._budget.hold(self._until_reset(answer))
+            queried = answer.headers.get("x-ratelimit-resource") == "graphql"
+            self._budget.hold(self._until_reset(answer), operation=QUERIES if queried else None)
 
     def _until_reset(self, answer: Answer) -> float:
         reset = answer.headers.get("x-ratelimit-reset", "")

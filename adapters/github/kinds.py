@@ -1,83 +1,26 @@
-"""The kinds of GitHub that can be mirrored: one row describes one kind."""
+"""The kinds of GitHub that can be mirrored: one row describes one kind; here those that are, unless it is said."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
-from reconciler.adapter import Column, Kind, Listing
+from adapters.github.besides import BESIDES
+from adapters.github.rows import (
+    ALL,
+    FEED_LAG,
+    LATEST_CHANGE_FIRST,
+    OLDEST_CHANGE_FIRST,
+    OLDEST_FIRST,
+    Home,
+    Probe,
+    Row,
+    Walk,
+    columns,
+)
+from reconciler.adapter import Kind, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from reconciler.model import ObjectRef
-
-_FEED_LAG = timedelta(minutes=5)  # lists are read from replicas, and nobody promises how far behind
-
-
-class Walk(StrEnum):
-    """How a kind's changes are listed."""
-
-    SINCE = "since"  # the list begins at a stamp, oldest first
-    NEWEST = "newest"  # it does not, but it can be sorted: newest first, until one is older
-    WHOLE = "whole"  # it can be neither: all of it
-    ACCOUNTS = "accounts"  # there is no one list: the configured repositories and those of accounts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """
-    A kind, and how GitHub is asked about it.
-
-    Attributes:
-        path: What its fetch calls, with `{scope}` and `{id}`.
-        lists: What its list calls, with `{scope}`.
-        walk: How its changes are listed.
-        crawl: The parameters of a list of everything, in an order that changes do not touch where there is one.
-        changes: The parameters of the list of changes.
-        key: Where its body holds its id.
-        topics: Each event that names it, and where its payload shows it.
-        never: Fields of its body that are never handed on.
-        part: What only its fetch shows of a finished one: a listed one without it is a hint.
-    """
-
-    kind: Kind
-    path: str
-    lists: str
-    walk: Walk
-    crawl: Mapping[str, str] = field(default_factory=dict)
-    changes: Mapping[str, str] = field(default_factory=dict)
-    key: str = "/id"
-    topics: Mapping[str, tuple[str, ...]]
-    never: tuple[str, ...] = ()
-    part: str = ""
-
-    def path_of(self, ref: ObjectRef) -> str:
-        """Return what is called to fetch *ref*."""
-        return self.path.format(scope=_quoted(ref.scope), id=_quoted(ref.id))
-
-    def list_of(self, scope: str) -> str:
-        """Return what is called to list the objects of *scope*."""
-        return self.lists.format(scope=_quoted(scope))
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="replace")
-
-
-def _columns(text: str) -> tuple[Column, ...]:
-    """Read columns from lines of name, type and pointers (by default the field of that name)."""
-    words = (line.split() for line in text.strip().splitlines())
-    return tuple(Column(name, tuple(pointers) or (f"/{name}",), type_) for name, type_, *pointers in words)
-
-
-_OLDEST_CHANGE_FIRST: Final = {"sort": "updated", "direction": "asc"}
-_LATEST_CHANGE_FIRST: Final = {"sort": "updated", "direction": "desc"}
-_OLDEST_FIRST: Final = {"sort": "created", "direction": "asc"}
-_ALL: Final = {"state": "all"}
 
 _COUNTERS_OF_MILESTONE: Final = ("/milestone/open_issues", "/milestone/closed_issues", "/milestone/updated_at")
 
@@ -105,16 +48,17 @@ _MILESTONE: Final = {
 }
 _REPOSITORY: Final = dict.fromkeys(("repository", "public", "star", "fork", "push"), ("/repository",))
 
-_ROWS = (
+_CORE: Final = (
     Row(
         path="/repositories/{scope}/issues/{id}",
         lists="/repositories/{scope}/issues",
         walk=Walk.SINCE,
-        crawl=_ALL | _OLDEST_CHANGE_FIRST,
-        changes=_ALL | _OLDEST_CHANGE_FIRST,
+        crawl=ALL | OLDEST_CHANGE_FIRST,
+        changes=ALL | OLDEST_CHANGE_FIRST,
         key="/number",
         topics=_ISSUE,
         part="/closed_by",
+        probe=Probe(("issues",), exact=True),
         kind=Kind(
             name="issue",
             topics=tuple(_ISSUE),
@@ -128,7 +72,7 @@ _ROWS = (
             unordered=("/labels", "/assignees"),
             # The list has no `closed_by`; what moves in an embedded milestone is the milestone's.
             volatile=("/closed_by", *_COUNTERS_OF_MILESTONE),
-            columns=_columns("""
+            columns=columns("""
                 number bigint
                 title text
                 state text
@@ -142,18 +86,20 @@ _ROWS = (
                 updated_at timestamptz
                 closed_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions; labels renamed or deleted, and reactions, which leave updated_at alone",
+            worth="an event shows the state of then, and several may be on their way: one call shows that of now",
         ),
     ),
     Row(
         path="/repositories/{scope}/pulls/{id}",
         lists="/repositories/{scope}/pulls",
         walk=Walk.NEWEST,
-        crawl=_ALL | _OLDEST_FIRST,
-        changes=_ALL | _LATEST_CHANGE_FIRST,
+        crawl=ALL | OLDEST_FIRST,
+        changes=ALL | LATEST_CHANGE_FIRST,
         key="/number",
         topics=_PULL_REQUEST,
+        probe=Probe(("pull_requests",), exact=True),
         kind=Kind(
             name="pull_request",
             topics=tuple(_PULL_REQUEST),
@@ -174,7 +120,7 @@ _ROWS = (
                 "/head/repo",
                 *_COUNTERS_OF_MILESTONE,
             ),
-            columns=_columns("""
+            columns=columns("""
                 number bigint
                 title text
                 state text
@@ -195,17 +141,19 @@ _ROWS = (
                 closed_at timestamptz
                 merged_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="labels renamed or deleted, which leave updated_at alone; mergeable is not compared",
+            worth="no list shows whether it was merged, nor its size; one call does",
         ),
     ),
     Row(
         path="/repositories/{scope}/issues/comments/{id}",
         lists="/repositories/{scope}/issues/comments",
         walk=Walk.SINCE,
-        crawl=_OLDEST_CHANGE_FIRST,
-        changes=_OLDEST_CHANGE_FIRST,
+        crawl=OLDEST_CHANGE_FIRST,
+        changes=OLDEST_CHANGE_FIRST,
         topics=_COMMENT,
+        probe=Probe(("issues", "pull_requests")),
         kind=Kind(
             name="issue_comment",
             topics=tuple(_COMMENT),
@@ -216,15 +164,16 @@ _ROWS = (
             deletion="404",
             permission="Issues and Pull requests: read",
             cost="1 call; 1 per 100 listed",
-            columns=_columns("""
+            columns=columns("""
                 author text /user/login
                 body text
                 issue_url text
                 created_at timestamptz
                 updated_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions; reactions, which leave updated_at alone",
+            worth="edits follow one another within a second, and stamps are whole seconds",
         ),
     ),
     Row(
@@ -232,6 +181,7 @@ _ROWS = (
         lists="/repositories/{scope}/releases",
         walk=Walk.WHOLE,
         topics=_RELEASE,
+        probe=Probe(("releases",)),
         kind=Kind(
             name="release",
             topics=tuple(_RELEASE),
@@ -244,7 +194,7 @@ _ROWS = (
             cost="1 call; 1 per 100 listed",
             unordered=("/assets",),
             volatile=("/assets/*/download_count",),
-            columns=_columns("""
+            columns=columns("""
                 tag_name text
                 name text
                 draft boolean
@@ -255,12 +205,14 @@ _ROWS = (
                 updated_at timestamptz
                 published_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions; drafts, without the right to write",
+            worth="one release makes three events, of which the last to come need not be the last that happened",
         ),
     ),
     Row(
-        path="/repositories/{scope}/labels/{id}",
+        path="/repositories/{scope}/labels/{name}",
+        called=("name", "/name", "/name"),
         lists="/repositories/{scope}/labels",
         walk=Walk.WHOLE,
         topics=_LABEL,
@@ -273,24 +225,26 @@ _ROWS = (
             deletion="no longer in the list of labels",
             permission="Issues: read",
             cost="1 call where its name is known, else that of a list; 1 per 100 listed",
-            columns=_columns("""
+            columns=columns("""
                 name text
                 color text
                 description text
                 default boolean
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions",
+            worth="it has no stamp: which of two events is the later one, only a read tells",
         ),
     ),
     Row(
         path="/repositories/{scope}/milestones/{id}",
         lists="/repositories/{scope}/milestones",
         walk=Walk.WHOLE,
-        crawl=_ALL,
-        changes=_ALL,
+        crawl=ALL,
+        changes=ALL,
         key="/number",
         topics=_MILESTONE,
+        probe=Probe(("milestones",)),
         kind=Kind(
             name="milestone",
             topics=tuple(_MILESTONE),
@@ -301,7 +255,7 @@ _ROWS = (
             deletion="404",
             permission="Issues: read",
             cost="1 call; 1 per 100 listed",
-            columns=_columns("""
+            columns=columns("""
                 number bigint
                 title text
                 state text
@@ -313,14 +267,16 @@ _ROWS = (
                 updated_at timestamptz
                 closed_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions",
+            worth="its counters move with every issue, and no event of its own tells",
         ),
     ),
     Row(
         path="/repositories/{id}",
         lists="",
         walk=Walk.ACCOUNTS,
+        home=Home.NOWHERE,
         topics=_REPOSITORY,
         # Opens a private repository to whoever holds it, and comes anew with each read.
         never=("temp_clone_token",),
@@ -335,7 +291,7 @@ _ROWS = (
             permission="Metadata: read",
             cost="1 call; 1 per 100 listed, 1 for each configured by name",
             unordered=("/topics",),
-            columns=_columns("""
+            columns=columns("""
                 full_name text
                 name text
                 owner text /owner/login
@@ -351,11 +307,12 @@ _ROWS = (
                 updated_at timestamptz
                 pushed_at timestamptz
             """),
-            feed_lag=_FEED_LAG,
+            feed_lag=FEED_LAG,
             blind="deletions; pushes and counters, which may leave updated_at alone",
+            worth="an event shows less than a fetch, and may show it as it was before",
         ),
     ),
 )
 
-KINDS: Final[Mapping[str, Row]] = {row.kind.name: row for row in _ROWS}
+KINDS: Final[Mapping[str, Row]] = {row.kind.name: row for row in (*_CORE, *BESIDES)}
 """Every kind, by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reconciler.model import Body
 
 _WALKS: Final = 3  # how often a list that moves is begun before it is left for later
+_SHOWN: Final = 1000  # results of a search, however many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,27 @@ class Lists:
             if all(self._stands(shelf, page) for page in pages[:-1]):
                 return
         raise SourceUnavailable(f"{shelf.operation}: the pages moved each time")
+
+    def created(self, shelf: Shelf, since: datetime, until: datetime) -> Iterator[Listed]:
+        """
+        Yield a search for what was made in a time; one that has more results than are shown is cut in two.
+
+        Raises where a single second has more than that.
+        """
+        spans = [(since, until)]
+        while spans:
+            begins, ends = spans.pop()
+            span = {"created": f"{iso(begins)}..{iso(ends)}"}
+            pages = self.settled(replace(shelf, parameters={**shelf.parameters, **span}))
+            first_page = next(pages)
+            if (first_page.total or 0) <= _SHOWN:
+                yield first_page
+                yield from pages
+            elif ends - begins < timedelta(seconds=1):
+                raise SourceUnavailable(f"{shelf.operation}: more than {_SHOWN} of one second, {iso(begins)}")
+            else:
+                middle = begins + (ends - begins) / 2
+                spans += [(begins, middle), (middle, ends)]
 
     def _stands(self, shelf: Shelf, before: Marked) -> bool:
         """Say whether a page still shows the same objects."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -15,11 +15,11 @@ from reconciler import content
 from reconciler.errors import AccessLost, ConfigError, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from adapters.github.calls import Calls
     from adapters.github.lists import Lists
-    from reconciler.model import Body
+    from reconciler.model import JSON, Body
 
 _KEPT: Final = 300.0  # seconds for which the repositories of accounts are not listed again
 _OLDEST_FIRST: Final = {"sort": "created", "direction": "asc"}
@@ -35,6 +35,7 @@ class _Listed:
     until: float
     numbers: tuple[str, ...]
     unseen: tuple[str, ...]
+    owners: tuple[str, ...]
 
 
 class Places:
@@ -55,14 +56,38 @@ class Places:
         self._names = tuple(dict.fromkeys(each.lower() for each in repositories))
         self._organizations = tuple(dict.fromkeys(each.lower() for each in organizations))
         self._numbers: dict[str, str] = {}
+        self._accounts: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}
         self._listed: _Listed | None = None
 
     def numbers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the numbers of our repositories, and the configured names that are not seen."""
         named, unseen = self.named()
-        if self._listed is None or monotonic() >= self._listed.until:
-            self._listed = self._list()
-        return tuple(dict.fromkeys([*named, *self._listed.numbers])), (*unseen, *self._listed.unseen)
+        listed = self._list()
+        return tuple(dict.fromkeys([*named, *listed.numbers])), (*unseen, *listed.unseen)
+
+    def accounts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the numbers of our organizations, and the configured names that are not seen."""
+        if not self._names and not self._organizations:
+            return self._list().owners, ()
+        unseen = []
+        for name in self._organizations:
+            if name not in self._accounts:
+                try:
+                    self._accounts[name] = self.number_at(f"/orgs/{quote(name, safe='')}", "GET /orgs/{org}")
+                except AccessLost:
+                    self.account()  # as below
+                    unseen.append(name)
+        return tuple(self._accounts.values()), tuple(unseen)
+
+    def nodes(self) -> dict[str, str]:
+        """Return by what GraphQL knows our repositories, as far as they were seen, by number."""
+        return dict(self._nodes)
+
+    def look_again(self) -> None:
+        """Have the repositories of accounts listed anew when they are next asked for."""
+        if self._listed is not None:
+            self._listed = replace(self._listed, until=0.0)
 
     def named(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the numbers of those configured by name, and the names that are not seen."""
@@ -98,8 +123,16 @@ class Places:
             return [Shelf("GET /user/repos", "/user/repos", order)]
         return [Shelf("GET /installation/repositories", "/installation/repositories", {})]
 
-    def is_ours(self, repository: Body) -> bool:
-        """Say whether *repository*, as a payload shows it, is one of ours; asks nobody."""
+    def is_ours(self, place: Body) -> bool:
+        """Say whether a repository or organization, as a payload shows it, is one of ours; asks nobody."""
+        return self._is_our_repository(place) if "full_name" in place else self._is_our_organization(place)
+
+    def _is_our_organization(self, account: Body) -> bool:
+        if not self._names and not self._organizations:
+            return True
+        return str(account.get("login")).lower() in self._organizations
+
+    def _is_our_repository(self, repository: Body) -> bool:
         number, name = number_of(repository.get("id")), str(repository.get("full_name")).lower()
         if not self._names and not self._organizations:
             return True
@@ -138,15 +171,31 @@ class Places:
         return any(str(content.find(payload, pointer)).lower() in owners for pointer in _ACCOUNTS)
 
     def _list(self) -> _Listed:
-        found: list[str | None] = []
+        """Return what the lists of accounts show, asked for now and then."""
+        if self._listed is not None and monotonic() < self._listed.until:
+            return self._listed
+        found: list[Body] = []
         unseen = []
         for shelf in self.shelves():
             try:
-                found += [number_of(body.get("id")) for page in self._lists.settled(shelf) for body in page.objects]
+                found += [body for page in self._lists.settled(shelf) for body in page.objects]
             except AccessLost:
                 self.account()  # as above
                 unseen.append(shelf.target.split("/")[2])
-        return _Listed(monotonic() + _KEPT, tuple(each for each in found if each is not None), tuple(unseen))
+        for body in found:
+            self._note(body)
+        numbers = _numbers(body.get("id") for body in found)
+        owners = [body.get("owner") for body in found]
+        organizations = (each for each in owners if isinstance(each, dict) and each.get("type") == "Organization")
+        self._listed = _Listed(
+            monotonic() + _KEPT, numbers, tuple(unseen), _numbers(each.get("id") for each in organizations)
+        )
+        return self._listed
+
+    def _note(self, repository: Body) -> None:
+        number, node = number_of(repository.get("id")), repository.get("node_id")
+        if number is not None and isinstance(node, str):
+            self._nodes[number] = node
 
     def number_at(self, target: str, operation: str) -> str:
         """Return the id of whatever is at *target*, wherever that is by now; raises `AccessLost` where nothing is."""
@@ -159,7 +208,15 @@ class Places:
             raise SourceUnavailable(f"{operation}: led on and on")
         if answer.status != 200:
             raise AccessLost(self._calls.said(operation, answer))
-        id_ = number_of(self._calls.body(operation, answer).get("id"))
+        body = self._calls.body(operation, answer)
+        id_ = number_of(body.get("id"))
         if id_ is None:
             raise SourceUnavailable(f"{operation}: the answer has no id")
+        if "full_name" in body:
+            self._note(body)
         return id_
+
+
+def _numbers(values: Iterable[JSON]) -> tuple[str, ...]:
+    found = (number_of(value) for value in values)
+    return tuple(dict.fromkeys(each for each in found if each is not None))

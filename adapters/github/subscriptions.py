@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from adapters.github.calls import Calls, Listed
-    from adapters.github.kinds import Row
     from adapters.github.places import Places
+    from adapters.github.rows import Row
     from reconciler.model import JSON, Body
 
 _APP: Final = "the app"

@@ -20,7 +20,9 @@ import httpx
 
 from adapters import github, shopify
 from adapters.github import GitHub
+from adapters.github.rows import Home
 from adapters.sandbox import GitHubSandbox, StripeSandbox
+from adapters.sandbox.github.bodies import number_of
 from adapters.sandbox.shopify import ShopifySandbox
 from adapters.shopify import AccessToken, Shopify
 from adapters.stripe import KINDS, Stripe
@@ -246,7 +248,9 @@ class GitHubBench:
     secrets: tuple[str, ...] = ("ghp_standinofatoken", "standinofasecret")
     dated = False
     eventful = False
-    unfiltered: frozenset[str] = frozenset({"release", "label", "milestone"})
+    unfiltered: frozenset[str] = frozenset(
+        {"release", "label", "milestone", "review", "commit_comment", "team", "member", "deployment", "branch"}
+    )
     spare = "odd"
     typed = False
 
@@ -271,8 +275,10 @@ class GitHubBench:
         self._stack.close()
 
     def scope(self, kind: str) -> str:
-        """Return where the objects of a kind live: repositories in none, all others in the one that is always there."""
-        return "" if kind == "repository" else self._scope
+        """Return where the objects of a kind live: in no repository, the one that is always there, or its owner."""
+        if github.KINDS[kind].home is Home.ORGANIZATION:
+            return str(number_of("acme"))
+        return self._scope if github.KINDS[kind].home else ""
 
     def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
         """Create, change, delete or recreate an object at the provider and return its id."""
@@ -499,6 +505,7 @@ KINDS_NEVER_DELETED = [
     ("stripe", "refund"),
     *(("stripe", kind) for kind in ("dispute", "mandate", "balance_transaction", "transfer", "application_fee")),
     ("github", "pull_request"),
+    *(("github", kind) for kind in ("review", "workflow_job", "check_suite", "check_run", "deployment_status")),
     ("shopify", "refund"),
     ("shopify", "fulfillment"),
     ("shopify", "fulfillment_order"),
@@ -515,11 +522,19 @@ KINDS_UNTOLD: Mapping[tuple[str, str], frozenset[str]] = {
     ("stripe", "file"): frozenset({"changed"}),
     ("stripe", "invoiceitem"): frozenset({"changed"}),
     ("stripe", "mandate"): frozenset({"made"}),
+    ("github", "workflow_run"): frozenset({"changed"}),
+    **{
+        ("github", kind): frozenset({"made", "changed"})
+        for kind in ("workflow_job", "check_suite", "check_run", "deployment_status")
+    },
 }
 """Those of which no event tells everything: nothing at all, or not that one was made, or not that one was changed."""
 
-KINDS_TOLD_BARELY = [("shopify", "fulfillment_order")]
-"""Those that are stamped, and whose deliveries do not tell the stamp."""
+KINDS_TOLD_BARELY = [
+    ("shopify", "fulfillment_order"),
+    *(("github", kind) for kind in ("commit_comment", "check_suite", "deployment", "deployment_status")),
+]
+"""Those that are stamped, and whose deliveries do not tell the stamp, or not that of each change."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.github import KINDS, App, GitHub, Limits, limits
+from adapters.github.rows import Walk
 from adapters.sandbox import GitHubSandbox
 from adapters.sandbox.github import INSTALLATION
 from reconciler.adapter import Listing
@@ -163,9 +164,11 @@ def test_a_row_describes_its_kind(kind: str) -> None:
 
     assert row.kind.name == kind
     assert row.kind.topics == tuple(row.topics)
-    assert row.kind.fetch in {f"GET {row.path}", "GET /repositories/{scope}/labels/{name}"}
-    assert (row.kind.stamp is None) is (kind == "label")
-    assert (row.kind.list is Listing.HINT) is (kind in {"repository", "pull_request"})
+    assert row.kind.fetch == f"GET {row.path}"
+    assert (row.kind.list is Listing.NONE) is (row.walk is Walk.NONE)
+    assert row.kind.list is Listing.NONE or row.kind.feed.startswith(f"GET {row.lists}") or kind == "repository"
+    assert (row.kind.list is Listing.HINT) is (kind in {"repository", "pull_request", "team", "member"})
+    assert row.kind.worth
     names = [column.name for column in row.kind.columns]
     assert len(set(names)) == len(names)
     assert {column.type for column in row.kind.columns} <= {"text", "bigint", "boolean", "timestamptz"}

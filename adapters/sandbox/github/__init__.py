@@ -32,6 +32,7 @@ from adapters.sandbox.github.access import Access
 from adapters.sandbox.github.answers import GitHubVoice
 from adapters.sandbox.github.api import Api
 from adapters.sandbox.github.calls import Shelves
+from adapters.sandbox.github.graphql import GraphQL
 from adapters.sandbox.github.hooking import Hooking
 from adapters.sandbox.github.hooks import Hooks, traits_from
 from adapters.sandbox.github.inside import Inside
@@ -183,6 +184,7 @@ class GitHubSandbox:
         groups = (
             Inside(self._shelves, self._ledger),
             Owners(self._shelves, self._access),
+            GraphQL(self._shelves),
             Hooking(self.machinery, self._ledger, self._hooks, new_id=self.new_endpoint_id),
         )
         return {operation: act for group in groups for operation, act in group.operations().items()}

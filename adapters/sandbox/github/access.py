@@ -58,6 +58,7 @@ class Allowance:
     limit: int
     ends: int
     used: int = 0
+    resource: str = "core"
 
     def headers(self) -> Mapping[str, str]:
         """Return what every answer says of it."""
@@ -66,7 +67,7 @@ class Allowance:
             "X-RateLimit-Remaining": str(max(0, self.limit - self.used)),
             "X-RateLimit-Used": str(self.used),
             "X-RateLimit-Reset": str(self.ends),
-            "X-RateLimit-Resource": "core",
+            "X-RateLimit-Resource": self.resource,
         }
 
     def shown(self) -> Body:
@@ -103,7 +104,7 @@ class Access:
     limit: int = 5000
     limit_status: int = 403
     _minted: dict[str, Minted] = field(default_factory=dict)
-    _allowances: dict[str, Allowance] = field(default_factory=dict)
+    _allowances: dict[tuple[str, str], Allowance] = field(default_factory=dict)
 
     def visit(self, request: Request) -> Visit:
         """Return what this call may see; raises `Denied` if nothing."""
@@ -142,13 +143,13 @@ class Access:
             "repository_selection": "all",
         }
 
-    def allowance(self, visit: Visit) -> Allowance:
-        """Return what *visit* has left in this hour."""
+    def allowance(self, visit: Visit, *, resource: str = "core") -> Allowance:
+        """Return what *visit* has left in this hour, of calls or of queries."""
         now = int(self.machinery.clock.now())
-        found = self._allowances.get(visit.who)
+        found = self._allowances.get((visit.who, resource))
         if found is None or found.ends <= now:
-            found = Allowance(0, now + _WINDOW)
-            self._allowances[visit.who] = found
+            found = Allowance(0, now + _WINDOW, resource=resource)
+            self._allowances[visit.who, resource] = found
         found.limit = ANONYMOUS_LIMIT if visit.sort == "anonymous" else self.limit
         return found
 

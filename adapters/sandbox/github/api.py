@@ -91,7 +91,7 @@ class Api:
         except Denied as refusal:
             return denied(refusal)
         response = self._let_in(act, asked, visit, base=base, version=version)
-        allowance = self._access.allowance(visit)
+        allowance = self._access.allowance(visit, resource=_resource(asked.request))
         if response.status_code == 304:  # what the caller has already costs nothing
             allowance.used -= 1
         response.headers.update(allowance.headers())
@@ -112,7 +112,7 @@ class Api:
     def _spend(self, visit: Visit, request: Request) -> None:
         if request.url.path == "/rate_limit":
             return
-        allowance = self._access.allowance(visit)
+        allowance = self._access.allowance(visit, resource=_resource(request))
         if allowance.used >= allowance.limit:
             raise primary_limit(self._access.user, status=self._access.limit_status)
         allowance.used += 1
@@ -137,6 +137,11 @@ class Api:
         if former is None or self._shelves.repository(call, former) is None:
             raise missing()
         raise Moved(call.with_query(f"/repositories/{former}{rest_of(call.asked.request)}"))
+
+
+def _resource(request: Request) -> str:
+    """Return which allowance a call counts for: queries have one of their own."""
+    return "graphql" if request.url.path == "/graphql" else "core"
 
 
 def _version(request: Request) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,8 +30,17 @@ TEXT: Mapping[str, str] = {
     "release": "body",
     "label": "description",
     "milestone": "description",
+    "review": "body",
+    "review_comment": "body",
+    "commit_comment": "body",
+    "team": "description",
+    "workflow_run": "display_title",
+    "workflow_job": "name",
+    "check_run": "external_id",
+    "deployment": "description",
+    "deployment_status": "description",
 }
-"""The field of each kind that ends with the object's version."""
+"""The field of each kind that ends with the object's version, where it has a text."""
 
 _REMOVED: Mapping[str, Mapping[str, frozenset[str]]] = {
     "2026-03-10": {
@@ -72,6 +82,7 @@ _REPOSITORY_ALONE: Body = {
 _ALONE: Mapping[str, frozenset[str]] = {
     "pull_request": frozenset(_PULL_ALONE),
     "repository": frozenset({*_REPOSITORY_ALONE, "organization"}),
+    "team": frozenset({"members_count", "repos_count", "created_at", "updated_at", "organization"}),
 }
 """Fields that only the single view has."""
 
@@ -149,6 +160,17 @@ _INITIALS = {
     "milestone": "MI_kwDO",
     "user": "U_kgDO",
     "organization": "O_kgDO",
+    "review": "PRR_kwDO",
+    "review_comment": "PRRC_kwDO",
+    "commit_comment": "CC_kwDO",
+    "team": "T_kwDO",
+    "workflow_run": "WFR_kwLO",
+    "workflow_job": "CR_kwDO",
+    "check_suite": "CS_kwDO",
+    "check_run": "CR_kwDO",
+    "deployment": "DE_kwDO",
+    "deployment_status": "DES_kwDO",
+    "commit": "C_kwDO",
 }
 
 
@@ -173,6 +195,20 @@ def last_facts(timeline: Timeline | None) -> Body:
     return next((each.body for each in versions if each.body is not None), {})
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """
+    How the kinds look that are not shown here.
+
+    Attributes:
+        alone: The single view.
+        listed: What of it a list shows, where that is another form.
+    """
+
+    alone: Mapping[str, Callable[[Views, Timeline, Body], Body]]
+    listed: Mapping[str, Callable[[Body], Body]]
+
+
 class Views:
     """
     Shows objects as one caller sees them at one time.
@@ -188,11 +224,13 @@ class Views:
         base: str,
         user: str,
         counts: Mapping[str, Counts],
+        more: Shapes,
         at: float | None = None,
         version: str = STABLE_VERSION,
     ) -> None:
+        self._more = more
         self._world = world
-        self._base = base
+        self.base = base
         self._user = user
         self._at = at
         self._removed = _REMOVED.get(version, {})
@@ -204,6 +242,9 @@ class Views:
 
     def listed(self, timeline: Timeline, facts: Body) -> Body:
         """Return what a list shows, which for some kinds is less."""
+        shown = self._more.listed.get(timeline.kind)
+        if shown is not None:
+            return shown(self._whole(timeline, facts))
         return self._without(timeline.kind, self._whole(timeline, facts), _ALONE.get(timeline.kind, frozenset()))
 
     def delivered(self, timeline: Timeline, facts: Body) -> Body:
@@ -227,16 +268,29 @@ class Views:
 
     def repository_url(self, scope: str) -> str:
         """Return the address of a repository by the name it has."""
-        return f"{self._base}/repos/{full_name(self._repository_facts(scope))}"
+        return f"{self.base}/repos/{full_name(self._repository_facts(scope))}"
+
+    def full_name(self, scope: str) -> str:
+        """Return the name that a repository has."""
+        return full_name(self._repository_facts(scope))
+
+    def repository_in(self, scope: str) -> Body:
+        """Return a repository as objects in it show it."""
+        timeline = self._world.find("", "repository", scope)
+        return self.listed(timeline, self._repository_facts(scope)) if timeline is not None else {}
+
+    def login_of(self, number: str) -> str:
+        """Return the login of the owner of this number."""
+        return next((login for login in self.owners if str(number_of(login)) == number), "")
 
     def user(self, login: str) -> Body:
         """Return what is shown of a person or an organization wherever one is named."""
         sort = self._sort(login)
-        address = f"{self._base}/users/{login}"
+        address = f"{self.base}/users/{login}"
         return {
             "login": login,
             "id": number_of(login),
-            "node_id": _node("organization" if sort == "Organization" else "user", number_of(login)),
+            "node_id": node("organization" if sort == "Organization" else "user", number_of(login)),
             "avatar_url": f"https://avatars.githubusercontent.com/u/{number_of(login)}?v=4",
             "gravatar_id": "",
             "url": address,
@@ -249,11 +303,11 @@ class Views:
 
     def organization(self, login: str) -> Body:
         """Return an organization as webhooks and its own page begin."""
-        address = f"{self._base}/orgs/{login}"
+        address = f"{self.base}/orgs/{login}"
         return {
             "login": login,
             "id": number_of(login),
-            "node_id": _node("organization", number_of(login)),
+            "node_id": node("organization", number_of(login)),
             "url": address,
             **{name: address + path for name, path in _ORGANIZATION_PATHS.items()},
             "avatar_url": f"https://avatars.githubusercontent.com/u/{number_of(login)}?v=4",
@@ -288,11 +342,15 @@ class Views:
             "label": self._label,
             "milestone": self._milestone,
         }
-        return {**shapes[timeline.kind](timeline, facts), **self._plain(timeline.kind, facts)}
+        shape = shapes.get(timeline.kind)
+        shown = shape(timeline, facts) if shape else self._more.alone[timeline.kind](self, timeline, facts)
+        return {**shown, **self._plain(timeline.kind, facts)}
 
     def _plain(self, kind: str, facts: Body) -> Body:
         """Return the facts that are shown as they are, the version at the end of the text."""
         plain = {name: value for name, value in facts.items() if not name.startswith("_")}
+        if kind not in TEXT:
+            return plain
         text, mark = plain.get(TEXT[kind]), f"v{facts['_version']}"
         return {**plain, TEXT[kind]: f"{text} {mark}" if text else mark}
 
@@ -319,7 +377,8 @@ class Views:
     def _open(self, scope: str) -> int:
         return sum(count for (state, _), count in self._count(scope).items() if state == "open")
 
-    def _association(self, scope: str, login: str) -> str:
+    def association(self, scope: str, login: str) -> str:
+        """Return what somebody is to a repository."""
         return "OWNER" if login == self._repository_facts(scope)["_owner"] else "MEMBER"
 
     def _labels(self, scope: str, ids: list[int]) -> list[Body]:
@@ -335,25 +394,27 @@ class Views:
         people = [self.user(login) for login in logins]
         return {"assignee": people[0] if people else None, "assignees": people}
 
-    def _times(self, facts: Body) -> Body:
+    def times(self, facts: Body) -> Body:
+        """Return when an object was made and last changed."""
         return {"created_at": stamp(facts["_created"]), "updated_at": stamp(facts["_updated"])}
 
-    def _reactions(self, address: str) -> Body:
+    def reactions(self, address: str) -> Body:
+        """Return that nobody has reacted."""
         return {"url": f"{address}/reactions", "total_count": 0, **dict.fromkeys(_REACTIONS, 0)}
 
     def _repository(self, timeline: Timeline, facts: Body) -> Body:
         name, owner = full_name(facts), facts["_owner"]
-        address, page = f"{self._base}/repos/{name}", f"{WEB}/{name}"
+        address, page = f"{self.base}/repos/{name}", f"{WEB}/{name}"
         openly = self._open(timeline.id)
         return {
             "id": int(timeline.id),
-            "node_id": _node("repository", int(timeline.id)),
+            "node_id": node("repository", int(timeline.id)),
             "full_name": name,
             "owner": self.user(owner),
             "html_url": page,
             "url": address,
             **{field: address + path for field, path in _REPOSITORY_PATHS.items()},
-            **self._times(facts),
+            **self.times(facts),
             "pushed_at": stamp(facts["_pushed"]),
             "git_url": f"git://github.com/{name}.git",
             "ssh_url": f"git@github.com:{name}.git",
@@ -382,21 +443,21 @@ class Views:
             "labels_url": f"{address}/labels{{/name}}",
             "comments_url": f"{address}/comments",
             "events_url": f"{address}/events",
-            "html_url": f"{self._page(scope)}/{sort}/{number}",
+            "html_url": f"{self.page(scope)}/{sort}/{number}",
             "id": facts["_id"],
-            "node_id": _node(timeline.kind, facts["_id"]),
+            "node_id": node(timeline.kind, facts["_id"]),
             "number": number,
             "user": self.user(facts["_user"]),
             "labels": self._labels(scope, facts["_labels"]),
             **self._people(facts["_assignees"]),
             "milestone": self._milestone_of(scope, facts["_milestone"]),
             "comments": facts["_comments"],
-            **self._times(facts),
+            **self.times(facts),
             "closed_at": stamp(facts["_closed"]),
-            "author_association": self._association(scope, facts["_user"]),
+            "author_association": self.association(scope, facts["_user"]),
             "sub_issues_summary": {"total": 0, "completed": 0, "percent_completed": 0},
             "closed_by": self.user(facts["_closed_by"]) if facts.get("_closed_by") else None,
-            "reactions": self._reactions(address),
+            "reactions": self.reactions(address),
             "timeline_url": f"{address}/timeline",
             "performed_via_github_app": None,
         }
@@ -413,16 +474,16 @@ class Views:
             "comments": f"{talk}/comments",
         }
         mergeable = True if facts["state"] == "open" else None
-        links = {"self": address, "html": f"{self._page(scope)}/pull/{number}", "issue": talk, **addresses}
+        links = {"self": address, "html": f"{self.page(scope)}/pull/{number}", "issue": talk, **addresses}
         return {
             "url": address,
             "id": facts["_id"],
-            "node_id": _node("pull_request", facts["_id"]),
+            "node_id": node("pull_request", facts["_id"]),
             **self._pull_pages(scope, facts),
             "issue_url": talk,
             "number": number,
             "user": self.user(facts["_user"]),
-            **self._times(facts),
+            **self.times(facts),
             "closed_at": stamp(facts["_closed"]),
             "merged_at": stamp(facts["_merged"]),
             "merge_commit_sha": hashlib.sha256(facts["_head"].encode()).hexdigest()[:40],
@@ -435,7 +496,7 @@ class Views:
             "head": self._branch(scope, facts["_branch"], facts["_head"]),
             "base": self._branch(scope, "main", facts["_base"]),
             "_links": {name: {"href": each} for name, each in links.items()},
-            "author_association": self._association(scope, facts["_user"]),
+            "author_association": self.association(scope, facts["_user"]),
             "merged": facts["_merged"] is not None,
             "mergeable": mergeable,
             "rebaseable": mergeable,
@@ -445,19 +506,17 @@ class Views:
         }
 
     def _pull_pages(self, scope: str, facts: Body) -> Body:
-        page = f"{self._page(scope)}/pull/{facts['_number']}"
+        page = f"{self.page(scope)}/pull/{facts['_number']}"
         return {"html_url": page, "diff_url": f"{page}.diff", "patch_url": f"{page}.patch"}
 
     def _branch(self, scope: str, name: str, sha: str) -> Body:
         facts = self._repository_facts(scope)
-        timeline = self._world.find("", "repository", scope)
-        shown = self.listed(timeline, facts) if timeline is not None else {}
         return {
             "label": f"{facts['_owner']}:{name}",
             "ref": name,
             "sha": sha,
             "user": self.user(facts["_owner"]),
-            "repo": shown,
+            "repo": self.repository_in(scope),
         }
 
     def _issue_comment(self, timeline: Timeline, facts: Body) -> Body:
@@ -466,14 +525,14 @@ class Views:
         sort = "issues" if self._world.find(scope, "issue", str(facts["_issue"])) is not None else "pull"
         return {
             "url": address,
-            "html_url": f"{self._page(scope)}/{sort}/{facts['_issue']}#issuecomment-{timeline.id}",
+            "html_url": f"{self.page(scope)}/{sort}/{facts['_issue']}#issuecomment-{timeline.id}",
             "issue_url": f"{repository}/issues/{facts['_issue']}",
             "id": int(timeline.id),
-            "node_id": _node("issue_comment", int(timeline.id)),
+            "node_id": node("issue_comment", int(timeline.id)),
             "user": self.user(facts["_user"]),
-            **self._times(facts),
-            "author_association": self._association(scope, facts["_user"]),
-            "reactions": self._reactions(address),
+            **self.times(facts),
+            "author_association": self.association(scope, facts["_user"]),
+            "reactions": self.reactions(address),
             "performed_via_github_app": None,
         }
 
@@ -484,11 +543,11 @@ class Views:
             "url": address,
             "assets_url": f"{address}/assets",
             "upload_url": f"{address}/assets{{?name,label}}",
-            "html_url": f"{self._page(timeline.scope)}/releases/tag/{tag}",
+            "html_url": f"{self.page(timeline.scope)}/releases/tag/{tag}",
             "id": int(timeline.id),
             "author": self.user(facts["_user"]),
-            "node_id": _node("release", int(timeline.id)),
-            **self._times(facts),
+            "node_id": node("release", int(timeline.id)),
+            **self.times(facts),
             "published_at": stamp(facts["_published"]),
             "tarball_url": f"{repository}/tarball/{tag}",
             "zipball_url": f"{repository}/zipball/{tag}",
@@ -500,7 +559,7 @@ class Views:
     def _label_of(self, scope: str, id_: int, facts: Body) -> Body:
         return {
             "id": id_,
-            "node_id": _node("label", id_),
+            "node_id": node("label", id_),
             "url": f"{self.repository_url(scope)}/labels/{quote(facts['name'], safe='')}",
             **self._plain("label", facts),
         }
@@ -510,23 +569,25 @@ class Views:
         address = f"{self.repository_url(scope)}/milestones/{number}"
         return {
             "url": address,
-            "html_url": f"{self._page(scope)}/milestone/{number}",
+            "html_url": f"{self.page(scope)}/milestone/{number}",
             "labels_url": f"{address}/labels",
             "id": facts["_id"],
-            "node_id": _node("milestone", facts["_id"]),
+            "node_id": node("milestone", facts["_id"]),
             "number": number,
             "creator": self.user(facts["_user"]),
             "open_issues": self._count(scope)["open", number],
             "closed_issues": self._count(scope)["closed", number],
-            **self._times(facts),
+            **self.times(facts),
             "closed_at": stamp(facts["_closed"]),
         }
 
-    def _page(self, scope: str) -> str:
+    def page(self, scope: str) -> str:
+        """Return where people see a repository."""
         return f"{WEB}/{full_name(self._repository_facts(scope))}"
 
 
-def _node(kind: str, number: int) -> str:
+def node(kind: str, number: int) -> str:
+    """Return the global id of an object, which GraphQL and REST share."""
     raw = number.to_bytes(max(6, -(-number.bit_length() // 8)))
     return _INITIALS[kind] + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 

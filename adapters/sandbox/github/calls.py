@@ -104,6 +104,10 @@ class Shelves:
         """Yield the objects of a kind in the call's repository."""
         return self._rows(call, call.scope, kind)
 
+    def rows_in(self, call: Call, scope: str, kind: str) -> Iterator[Row]:
+        """Yield the objects of a kind in another scope than the call's."""
+        return self._rows(call, scope, kind)
+
     def repository(self, call: Call, number: str) -> Row | None:
         """Return a repository, None where the call sees none."""
         row = self.standing(call, "repository", number, scope="")
@@ -133,13 +137,14 @@ class Shelves:
         *,
         kind: str,
         wrap: Callable[[list[Body]], JSON] = lambda shown: shown,
+        shown_at_most: int | None = None,
     ) -> Response:
         """Answer with one page of *rows* in the order that is asked for."""
         query = call.query
         sorted_rows = ordered(rows, order, query, resource=KINDS[kind].key)
         sort = query.get("sort") or next(iter(order.keys))
         cursor = order.keys[sort] if order is listing.ISSUES and not wrap([]) else None
-        found = page(sorted_rows, query, self.ceilings, cursor=cursor)
+        found = page(sorted_rows[:shown_at_most], query, self.ceilings, cursor=cursor)
         shown = [_in_list(call, row, kind) for row in found.rows]
         response = conditional(call.asked, wrap(shown), who=call.visit.who, changed_at=None)
         if link := found.header(call.address):

@@ -26,7 +26,7 @@ class Draft:
         turn: The how-many-th of its kind it is; makes objects differ.
         number: What it is called by in its repository, where its kind has that.
         author: Login of whoever makes it.
-        related: The number of the issue that a comment belongs to.
+        related: The number of what it belongs to: the issue of a comment, the pull request of a review.
     """
 
     created: int
@@ -39,7 +39,7 @@ class Draft:
 def repository(draft: Draft) -> Body:
     """Return the facts of a new repository."""
     return {
-        **_made(draft),
+        **made(draft),
         "_pushed": draft.created,
         "_owner": "acme",
         "name": f"repository-{draft.turn}",
@@ -89,8 +89,8 @@ def pull_request(draft: Draft) -> Body:
         "_merged": None,
         "_merged_by": None,
         "_branch": f"topic-{draft.turn}",
-        "_head": _sha(f"head {draft.turn}"),
-        "_base": _sha("base"),
+        "_head": sha(f"head {draft.turn}"),
+        "_base": sha("base"),
         "draft": False,
         "auto_merge": None,
         "additions": 10 + draft.turn % 7,
@@ -104,13 +104,13 @@ def pull_request(draft: Draft) -> Body:
 
 def issue_comment(draft: Draft) -> Body:
     """Return the facts of a new comment."""
-    return {**_made(draft), "_user": draft.author, "_issue": draft.related, "body": f"Comment {draft.turn}"}
+    return {**made(draft), "_user": draft.author, "_issue": draft.related, "body": f"Comment {draft.turn}"}
 
 
 def release(draft: Draft) -> Body:
     """Return the facts of a new release, published at once."""
     return {
-        **_made(draft),
+        **made(draft),
         "_user": draft.author,
         "_published": draft.created,
         "tag_name": f"v0.{draft.turn}.0",
@@ -127,7 +127,7 @@ def release(draft: Draft) -> Body:
 def label(draft: Draft) -> Body:
     """Return the facts of a new label."""
     return {
-        **_made(draft),
+        **made(draft),
         "name": f"label {draft.turn}",
         "color": COLORS[draft.turn % len(COLORS)],
         "default": False,
@@ -138,7 +138,7 @@ def label(draft: Draft) -> Body:
 def milestone(draft: Draft) -> Body:
     """Return the facts of a new open milestone."""
     return {
-        **_made(draft),
+        **made(draft),
         "_number": draft.number,
         "_user": draft.author,
         "_closed": None,
@@ -149,14 +149,15 @@ def milestone(draft: Draft) -> Body:
     }
 
 
-def _made(draft: Draft) -> Body:
+def made(draft: Draft) -> Body:
+    """Return what tells when a new object was made and last changed."""
     return {"_created": draft.created, "_updated": draft.created}
 
 
 def _talked(draft: Draft) -> Body:
     """Return what issues and pull requests have in common."""
     return {
-        **_made(draft),
+        **made(draft),
         "_number": draft.number,
         "_user": draft.author,
         "_assignees": [],
@@ -170,5 +171,6 @@ def _talked(draft: Draft) -> Body:
     }
 
 
-def _sha(text: str) -> str:
+def sha(text: str) -> str:
+    """Return the name of a commit, always the same for one text."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from adapters.sandbox.github import listing
 from adapters.sandbox.github.answers import Denied, Moved, missing
 from adapters.sandbox.github.calls import changed
-from adapters.sandbox.github.listing import choice, since
+from adapters.sandbox.github.listing import choice, since, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from adapters.sandbox.github.calls import Call, Operations, Shelves
     from adapters.sandbox.github.ledger import Ledger
-    from adapters.sandbox.github.listing import Row
+    from adapters.sandbox.github.listing import Order, Row
+    from adapters.sandbox.world import JSON, Body
+
+SEARCHED = 1000
+"""Results that a search shows, however many there are."""
 
 _STATES = ("open", "closed", "all")
 _NO_ISSUES = "Issues has been disabled in this repository."
@@ -43,6 +47,8 @@ class Inside:
             "GET ~/issues/{number}/comments": self._issue_comments,
             "GET ~/issues/{number}/labels": self._issue_labels,
             "GET ~/pulls": self._pulls,
+            "GET ~/pulls/comments": self._review_comments,
+            "GET ~/pulls/comments/{id}": partial(self._one, "review_comment"),
             "GET ~/pulls/{id}": self._pull,
             "GET ~/releases": self._releases,
             "GET ~/releases/latest": self._latest_release,
@@ -52,6 +58,23 @@ class Inside:
             "GET ~/labels/{name:path}": self._label,
             "GET ~/milestones": self._milestones,
             "GET ~/milestones/{id}": partial(self._one, "milestone"),
+            "GET ~/pulls/{number}/reviews": partial(self._under, "review", "pull_request", listing.BY_AGE),
+            "GET ~/pulls/{number}/reviews/{id}": partial(self._one_under, "review"),
+            "GET ~/comments": partial(self._every, "commit_comment", listing.BY_AGE),
+            "GET ~/comments/{id}": partial(self._one, "commit_comment"),
+            "GET ~/actions/runs": self._runs,
+            "GET ~/actions/runs/{id}": partial(self._one, "workflow_run"),
+            "GET ~/actions/jobs/{id}": partial(self._one, "workflow_job"),
+            "GET ~/check-suites/{id}": partial(self._one, "check_suite"),
+            "GET ~/check-runs/{id}": partial(self._one, "check_run"),
+            "GET ~/deployments": partial(self._every, "deployment", listing.RELEASES),
+            "GET ~/deployments/{id}": partial(self._one, "deployment"),
+            "GET ~/deployments/{number}/statuses": partial(
+                self._under, "deployment_status", "deployment", listing.RELEASES
+            ),
+            "GET ~/deployments/{number}/statuses/{id}": partial(self._one_under, "deployment_status"),
+            "GET ~/branches": partial(self._every, "branch", listing.LABELS),
+            "GET ~/branches/{id:path}": partial(self._one, "branch"),
         }
 
     def _repository(self, call: Call) -> Response:
@@ -59,6 +82,41 @@ class Inside:
 
     def _one(self, kind: str, call: Call) -> Response:
         return self._shown(call, self._shelves.standing(call, kind, call.named("id")))
+
+    def _one_under(self, kind: str, call: Call) -> Response:
+        row = self._shelves.standing(call, kind, call.named("id"))
+        return self._shown(call, row if row is not None and str(row[1]["_parent"]) == call.named("number") else None)
+
+    def _every(self, kind: str, order: Order, call: Call) -> Response:
+        return self._shelves.listed(call, list(self._shelves.rows(call, kind)), order, kind=kind)
+
+    def _under(self, kind: str, above: str, order: Order, call: Call) -> Response:
+        """Answer with the list of what belongs to one object."""
+        number = call.named("number")
+        if self._shelves.standing(call, above, number) is None:
+            raise missing()
+        rows = [row for row in self._shelves.rows(call, kind) if str(row[1]["_parent"]) == number]
+        return self._shelves.listed(call, rows, order, kind=kind)
+
+    def _review_comments(self, call: Call) -> Response:
+        start = since(call.query, resource="PullRequestReviewComment")
+        rows = [row for row in self._shelves.rows(call, "review_comment") if changed(row, start)]
+        return self._shelves.listed(call, rows, listing.COMMENTS, kind="review_comment")
+
+    def _runs(self, call: Call) -> Response:
+        """Answer with the runs, newest first; a search by creation shows the first thousand, and counts all."""
+        begins, ends = span(call.query, "created")
+        rows = [
+            row
+            for row in self._shelves.rows(call, "workflow_run")
+            if (begins is None or row[1]["_created"] >= begins) and (ends is None or row[1]["_created"] <= ends)
+        ]
+
+        def wrap(shown: list[Body]) -> JSON:
+            return {"total_count": len(rows), "workflow_runs": shown}
+
+        most = None if begins is None and ends is None else SEARCHED
+        return self._shelves.listed(call, rows, listing.RELEASES, kind="workflow_run", wrap=wrap, shown_at_most=most)
 
     def _shown(self, call: Call, row: Row | None) -> Response:
         if row is None:

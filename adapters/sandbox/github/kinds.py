@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from adapters.sandbox.github import facts
+from adapters.sandbox.github import builds, crew, facts, reviews
+from adapters.sandbox.github.bodies import Shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,11 +24,14 @@ class Told:
     One event.
 
     Attributes:
+        action: Empty: the event has none.
         labels: Ids of labels that the payload names beside the object.
+        event: Its name, where it is not that of the kind.
     """
 
     action: str
     labels: tuple[int, ...] = ()
+    event: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,10 @@ class Kind:
         numbered: The sequence of its repository that its ids come from; empty: they are GitHub's own.
         stamped: It has `updated_at`.
         stays: Why it cannot be deleted; empty: it can.
+        belongs: The kind of what it is under, whose number it holds; it goes with that.
+        beside: Its events show that, too, whose stamp moves with it.
+        home: What its scope is: a `repository`, an `organization`, or nothing.
+        number: Returns its id where its facts tell it.
     """
 
     event: str
@@ -54,6 +62,10 @@ class Kind:
     numbered: str = ""
     stamped: bool = True
     stays: str = ""
+    belongs: str = ""
+    beside: bool = False
+    home: str = "repository"
+    number: Callable[[Body], str] | None = None
 
 
 def _retitled(field: str) -> Callable[[Body], Body]:
@@ -134,10 +146,51 @@ def _out(release: Body) -> list[Told]:
     return [Told("published"), Told("prereleased" if release["prerelease"] else "released")]
 
 
+def _submitted(before: Body | None, after: Body | None) -> list[Told]:
+    if before is None or after is None:
+        return [Told("submitted")] if after else []
+    gone = before["state"] != after["state"] == "DISMISSED"
+    return [Told("dismissed" if gone else "edited")]
+
+
+def _first(before: Body | None, _: Body | None) -> list[Told]:
+    """Tell of nothing but the beginning."""
+    return [Told("created")] if before is None else []
+
+
+def _joined(before: Body | None, after: Body | None) -> list[Told]:
+    return [] if before and after else [Told("member_added" if after else "member_removed")]
+
+
+def _run_as(first: str, between: str = "in_progress") -> Announce:
+    """Return what tells of something that is asked for, runs and ends; it tells of no deletion."""
+
+    def told(before: Body | None, after: Body | None) -> list[Told]:
+        if before is None or after is None:
+            return [Told(first)] if after else []
+        action = "completed" if after["status"] == "completed" else between
+        return [Told(action)] if action else []
+
+    return told
+
+
+def _pushed(before: Body | None, after: Body | None) -> list[Told]:
+    if before is None:
+        return [Told("", event="create"), Told("", event="push")]
+    if after is None:
+        return [Told("", event="delete")]
+    return [Told("", event="push")] if before["_head"] != after["_head"] else []
+
+
+def _moved_on(body: Body) -> Body:
+    return {"_head": facts.sha(f"{body['name']} {body['_version']}")}
+
+
 KINDS: Mapping[str, Kind] = {
     "repository": Kind(
         event="repository",
         key="repository",
+        home="",
         make=facts.repository,
         edit=_retitled("description"),
         told=_repository,
@@ -165,6 +218,7 @@ KINDS: Mapping[str, Kind] = {
         make=facts.issue_comment,
         edit=_retitled("body"),
         told=_plain,
+        belongs="issue",
     ),
     "release": Kind(
         event="release",
@@ -189,4 +243,129 @@ KINDS: Mapping[str, Kind] = {
         told=_milestone,
         numbered="milestone",
     ),
+    "review": Kind(
+        event="pull_request_review",
+        key="review",
+        make=reviews.new_review,
+        edit=_retitled("body"),
+        told=_submitted,
+        stamped=False,
+        stays="a review that was submitted cannot be deleted",
+        belongs="pull_request",
+        beside=True,
+    ),
+    "review_comment": Kind(
+        event="pull_request_review_comment",
+        key="comment",
+        make=reviews.new_review_comment,
+        edit=_retitled("body"),
+        told=_plain,
+        belongs="pull_request",
+        beside=True,
+    ),
+    "commit_comment": Kind(
+        event="commit_comment",
+        key="comment",
+        make=reviews.new_commit_comment,
+        edit=_retitled("body"),
+        told=_first,
+    ),
+    "team": Kind(
+        event="team",
+        key="team",
+        make=crew.new_team,
+        edit=_retitled("name"),
+        told=_plain,
+        home="organization",
+    ),
+    "member": Kind(
+        event="organization",
+        key="membership",
+        make=crew.new_member,
+        edit=lambda body: {"role": "admin" if body["role"] == "member" else "member"},
+        told=_joined,
+        stamped=False,
+        home="organization",
+        number=crew.number_of_member,
+    ),
+    "workflow_run": Kind(
+        event="workflow_run",
+        key="workflow_run",
+        make=builds.new_workflow_run,
+        edit=builds.further,
+        told=_run_as("requested"),
+    ),
+    "workflow_job": Kind(
+        event="workflow_job",
+        key="workflow_job",
+        make=builds.new_workflow_job,
+        edit=builds.further,
+        told=_run_as("queued"),
+        stamped=False,
+        stays="a job goes with its run only",
+        belongs="workflow_run",
+    ),
+    "check_suite": Kind(
+        event="check_suite",
+        key="check_suite",
+        make=builds.new_check_suite,
+        edit=builds.further,
+        told=_run_as("requested", ""),
+        stays="suites stay",
+    ),
+    "check_run": Kind(
+        event="check_run",
+        key="check_run",
+        make=builds.new_check_run,
+        edit=builds.further,
+        told=_run_as("created", ""),
+        stamped=False,
+        stays="checks stay",
+        belongs="check_suite",
+    ),
+    "deployment": Kind(
+        event="deployment",
+        key="deployment",
+        make=builds.new_deployment,
+        edit=_retitled("description"),
+        told=_first,
+    ),
+    "deployment_status": Kind(
+        event="deployment_status",
+        key="deployment_status",
+        make=builds.new_deployment_status,
+        edit=_retitled("description"),
+        told=_first,
+        stays="a status goes with its deployment only",
+        belongs="deployment",
+        beside=True,
+    ),
+    "branch": Kind(
+        event="push",
+        key="branch",
+        make=builds.new_branch,
+        edit=_moved_on,
+        told=_pushed,
+        stamped=False,
+        number=lambda body: str(body["name"]),
+    ),
 }
+
+SHAPES = Shapes(
+    alone={
+        "review": reviews.review,
+        "review_comment": reviews.review_comment,
+        "commit_comment": reviews.commit_comment,
+        "team": crew.team,
+        "member": crew.member,
+        "workflow_run": builds.workflow_run,
+        "workflow_job": builds.workflow_job,
+        "check_suite": builds.check_suite,
+        "check_run": builds.check_run,
+        "deployment": builds.deployment,
+        "deployment_status": builds.deployment_status,
+        "branch": builds.branch,
+    },
+    listed={"member": crew.listed_member, "branch": builds.listed_branch},
+)
+"""How the kinds look that not every mirror has."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.sandbox.faults import Refused
-from adapters.sandbox.github.bodies import STABLE_VERSION, TEXT, Views, full_name, last_facts, seconds
+from adapters.sandbox.github.bodies import STABLE_VERSION, TEXT, Views, full_name, last_facts, number_of, seconds
 from adapters.sandbox.github.facts import Draft
-from adapters.sandbox.github.kinds import KINDS
+from adapters.sandbox.github.kinds import KINDS, SHAPES
 from adapters.sandbox.github.names import Names
 from adapters.sandbox.github.telling import Change, Teller
 from adapters.sandbox.operations import Deed, Operation, Stamp
@@ -49,6 +49,7 @@ _PEOPLE = {"user": "_user", "author": "_user", "creator": "_user", "owner": "_ow
 _FIRM = (str, bool, int, list)
 """What is of one of these types stays of that type."""
 
+_MAY_LACK = frozenset({"conclusion", "_milestone", "_closed", "_merged", "_merged_by", "_published"})
 _SHA = {"head_sha": "_head"}
 
 
@@ -152,6 +153,7 @@ class Ledger:
             base=self._base() if base is None else base,
             user=self.user,
             counts=self._counts,
+            more=SHAPES,
             at=at,
             version=version,
         )
@@ -168,15 +170,29 @@ class Ledger:
 
     def _placed(self, operation: Operation) -> Operation:
         """Return *operation* with a scope; without one it goes to the oldest repository, or the first of all."""
-        if operation.kind == "repository":
+        home = KINDS[operation.kind].home
+        if not home:
             if operation.scope:
-                raise Refused("a repository has no scope")
+                raise Refused(f"a {operation.kind} has no scope")
             return operation
+        if home == "organization":
+            return replace(operation, scope=self._organization(operation.scope))
         if operation.scope:
             self._repository(operation.scope)
             return operation
         standing = [timeline.id for _, timeline, _ in self._world.shelf("", "repository").newest(None)]
         return replace(operation, scope=standing[-1] if standing else self.ensure("acme/standin"))
+
+    def _organization(self, scope: str) -> str:
+        """Return the number of an organization: the one that is wanted, or the first there is."""
+        views = self.views()
+        there = [str(number_of(login)) for login in sorted(views.owners) if views.is_organization(login)]
+        if not there and not scope:
+            self.ensure("acme/standin")
+            return self._organization(scope)
+        if scope and scope not in there:
+            raise Refused(f"there is no organization {scope!r}")
+        return scope or there[0]
 
     def _repository(self, scope: str) -> Body:
         timeline = self._world.find("", "repository", scope)
@@ -202,11 +218,13 @@ class Ledger:
         number = self._number(operation.kind, scope, wanted=operation.id) if kind.numbered else 0
         id_ = str(number) if kind.numbered else self._own_id(operation)
         moment = self._moment(operation)
-        related = self._related(operation) if operation.kind == "issue_comment" else 0
+        related = self._related(operation, kind.belongs) if kind.belongs else 0
         facts = kind.make(Draft(moment, turn, number, self.user, related))
         if kind.numbered:
             facts["_id"] = FIRST_ID + self._world.turn("id")
         facts = self._followed(operation, {}, facts | self._said(operation, facts))
+        if kind.number is not None:
+            id_ = self._free(operation, kind.number(facts))
         timeline = Timeline(scope, operation.kind, id_)
         if operation.kind == "repository":
             self._name(None, facts, id_)
@@ -215,6 +233,8 @@ class Ledger:
         answer = self._write(kind, operation, timeline, facts, created=facts["_created"])
         if operation.kind == "issue_comment":
             answer["also"] = self._commented(operation, facts["_issue"], 1)
+        if kind.beside:
+            answer["also"] = self._touched(operation, kind.belongs, facts["_parent"])
         return answer
 
     def _change(self, kind: Kind, operation: Operation) -> Body:
@@ -246,12 +266,16 @@ class Ledger:
             also += [self._silently_gone(each) for each in list(self._comments(timeline.scope, before["_number"]))]
         if operation.kind == "issue_comment":
             also += self._commented(operation, before["_issue"], -1)
+        for each in list(self._under(timeline, number=timeline.id)):
+            also.append(self._silently_gone(each))
         answer["also"] = also
         return answer
 
     def _recreate(self, kind: Kind, operation: Operation) -> Body:
         """Restore a deleted repository, as its owner can; nothing else comes back under its id."""
         timeline = self._found(operation)
+        if operation.kind in {"member", "branch"}:
+            return self._again(kind, operation, timeline)
         if operation.kind != "repository":
             raise Refused(f"GitHub gives the id of a deleted {operation.kind} to nobody; create another")
         if timeline.latest.body is not None:
@@ -261,6 +285,14 @@ class Ledger:
         facts = {**last, **self._said(operation, last), "_updated": moment}
         self._name(None, facts, timeline.id)
         return self._write(kind, operation, timeline, facts, created=last["_created"])
+
+    def _again(self, kind: Kind, operation: Operation, timeline: Timeline) -> Body:
+        """Let somebody come back, or make a branch of the same name."""
+        if timeline.latest.body is not None:
+            raise Refused(f"{operation.kind} {operation.id} is still there; only what was deleted comes back")
+        moment = self._moment(operation)
+        facts = {**last_facts(timeline), "_created": moment, "_updated": moment}
+        return self._write(kind, operation, timeline, facts, created=moment)
 
     def _write(
         self,
@@ -330,18 +362,25 @@ class Ledger:
             raise Refused(f"{operation.kind} {operation.id!r} cannot be: its id is a number that nothing has had")
         return operation.id
 
-    def _related(self, operation: Operation) -> int:
-        """Return the number of the issue that a new comment belongs to: as said, the newest, or one made for it."""
-        said = operation.body.get("issue")
+    def _free(self, operation: Operation, id_: str) -> str:
+        """Return the id that something's facts tell, unless something else has it."""
+        if self._world.find(operation.scope, operation.kind, id_) is not None:
+            raise Refused(f"there is, or was, a {operation.kind} {id_!r}; recreate it")
+        return id_
+
+    def _related(self, operation: Operation, above: str) -> int:
+        """Return the number of what something new belongs to: as said, the newest, or one made for it."""
+        said = operation.body.get(above)
         if said is not None:
-            if not any(self._world.find(operation.scope, kind, str(said)) for kind in ("issue", "pull_request")):
-                raise Refused(f"there is no issue {said!r} to comment on")
+            kinds = ("issue", "pull_request") if above == "issue" else (above,)
+            if not any(self._world.find(operation.scope, kind, str(said)) for kind in kinds):
+                raise Refused(f"there is no {above} {said!r} to belong to")
             return int(said)
-        newest = next(self._world.shelf(operation.scope, "issue").newest(None), None)
+        newest = next(self._world.shelf(operation.scope, above).newest(None), None)
         if newest is not None:
             return int(newest[1].id)
-        made = replace(operation, kind="issue", id="", body={}, announce=False)
-        return int(self._create(KINDS["issue"], made)["id"])
+        made = replace(operation, kind=above, id="", body={}, announce=False)
+        return int(self._create(KINDS[above], made)["id"])
 
     def _said(self, operation: Operation, held: Body) -> Body:
         """Return the facts that a body asks for, in the form in which they are *held*."""
@@ -354,6 +393,11 @@ class Ledger:
             "labels": ("_labels", lambda of, value: [self._label(of, each) for each in value]),
             "milestone": ("_milestone", self._milestone),
             "issue": ("_issue", lambda _, value: int(value)),
+            **{each.belongs: ("_parent", lambda _, value: int(value)) for each in KINDS.values() if each.beside},
+            "workflow_run": ("_parent", lambda _, value: int(value)),
+            "check_suite": ("_parent", lambda _, value: int(value)),
+            "login": ("_login", lambda _, value: value),
+            "head": ("_head", lambda _, value: value),
             "merged": ("_merged", lambda of, value: self._moment(of) if value else None),
         }
         for name, value in operation.body.items():
@@ -362,12 +406,21 @@ class Ledger:
                 said[fact] = read(operation, value)
             except (TypeError, ValueError, AttributeError) as error:
                 raise Refused(f"{name} cannot be {value!r}: {error}") from None
-        may_lack = {TEXT[operation.kind], "_milestone", "_closed", "_merged", "_merged_by", "_published"}
+        may_lack = {
+            TEXT.get(operation.kind, ""),
+            "conclusion",
+            "_milestone",
+            "_closed",
+            "_merged",
+            "_merged_by",
+            "_published",
+        }
         for name, value in said.items():
             lacks = value is None and name in may_lack
             if not lacks and type(held.get(name)) in _FIRM and type(value) is not type(held[name]):
                 raise Refused(f"{name} cannot be {value!r}")
-        if said.get("state", "open") not in {"open", "closed"} or "/" in said.get("name", ""):
+        shut = "_closed" in held and said.get("state", "open") not in {"open", "closed"}
+        if shut or (operation.kind != "branch" and "/" in said.get("name", "")):
             raise Refused("a state is open or closed, and a name has no slash")
         return said
 
@@ -449,6 +502,23 @@ class Ledger:
         for _, timeline, facts in self._world.shelf(scope, "issue_comment").newest(None):
             if facts["_issue"] == number:
                 yield timeline
+
+    def _under(self, timeline: Timeline, *, number: str) -> Iterator[Timeline]:
+        """Yield what goes with an object, besides the comments of issues."""
+        for name, kind in KINDS.items():
+            if kind.belongs == timeline.kind and name != "issue_comment":
+                for _, each, facts in self._world.shelf(timeline.scope, name).newest(None):
+                    if str(facts["_parent"]) == number:
+                        yield each
+
+    def _touched(self, operation: Operation, kind: str, number: int) -> list[Body]:
+        """Let what something new is under move its stamp: the event of the new one tells of it."""
+        timeline = self._world.find(operation.scope, kind, str(number))
+        if timeline is None or timeline.latest.body is None or operation.stamp is Stamp.KEEP:
+            return []
+        facts = timeline.latest.body
+        self._put(timeline, {**facts, "_updated": max(facts["_updated"], self._moment(operation))})
+        return [self._answer(timeline, events=[])]
 
     def _silently_gone(self, timeline: Timeline) -> Body:
         self._put(timeline, None)

@@ -80,7 +80,7 @@ def _by_number(name: str) -> Callable[[Row], Key]:
 
 
 def _by_name(row: Row) -> Key:
-    return (f"{row[1].get('_owner', '')}/{row[1]['name']}".lower(), int(row[0].id))
+    return (f"{row[1].get('_owner', '')}/{row[1]['name']}".lower(), row[0].id)
 
 
 def _by_due(row: Row) -> Key:
@@ -114,6 +114,7 @@ PULLS = Order(
 )
 COMMENTS = Order(keys={"created": _CREATED, "updated": _UPDATED}, downwards=lambda sort: sort is not None)
 RELEASES = Order(keys={"created": _CREATED})
+BY_AGE = Order(keys={"created": _CREATED}, downwards=_upwards)
 LABELS = Order(keys={"name": _by_name}, downwards=_upwards)
 MILESTONES = Order(keys={"due_on": _by_due, "completeness": _by_number("_number")}, downwards=_upwards)
 OWNED = Order(
@@ -160,6 +161,26 @@ def since(query: Query, *, resource: str) -> int | None:
     if moment.tzinfo is None:
         moment = datetime.fromisoformat(f"{said}+00:00")
     return int(-(-moment.timestamp() // 1))
+
+
+def span(query: Query, name: str) -> tuple[int | None, int | None]:
+    """Return the first and the last second that a search is about, as `A..B`, `>=A` or `<=B` say it."""
+    said = query.get(name, "")
+    begins, _, ends = said.partition("..") if ".." in said else ("", "", "")
+    if said.startswith(">="):
+        begins = said[2:]
+    if said.startswith("<="):
+        ends = said[2:]
+    return _second(begins, name), _second(ends, name)
+
+
+def _second(said: str, name: str) -> int | None:
+    if said in {"", "*"}:
+        return None
+    try:
+        return int(datetime.fromisoformat(said).timestamp())
+    except ValueError:
+        raise invalid("WorkflowRun", name) from None
 
 
 def per_page(query: Query) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.sandbox.github import listing
@@ -52,6 +53,13 @@ class Owners:
             "GET /app/installations/{id}": self._installation,
             "POST /app/installations/{id}/access_tokens": self._mint,
             "GET /rate_limit": self._rate_limit,
+            "GET /user/{number}": self._person_by_number,
+            "GET /organizations/{number}": self._organization_by_number,
+            "GET /organizations/{number}/repos": self._repositories_by_number,
+            "GET /organizations/{number}/teams": partial(self._in_organization, "team"),
+            "GET /organizations/{number}/team/{id}": self._team,
+            "GET /organizations/{number}/members": partial(self._in_organization, "member"),
+            "GET /organizations/{number}/memberships/{login}": self._membership,
         }
 
     def _me(self, call: Call) -> Response:
@@ -104,11 +112,60 @@ class Owners:
     def _owned(self, call: Call, login: str) -> Iterator[Row]:
         return (row for row in self._shelves.repositories(call) if row[1]["_owner"].lower() == login.lower())
 
+    def _person_by_number(self, call: Call) -> Response:
+        number = call.named("number")
+        members = (
+            facts["_login"]
+            for owner in call.views.owners
+            for _, facts in self._shelves.rows_in(call, str(number_of(owner)), "member")
+        )
+        known = (self._access.user, *call.views.owners, *members)
+        login = next((each for each in known if str(number_of(each)) == number), None)
+        if login is None:
+            raise missing()
+        return self._shown(call, login)
+
+    def _account(self, call: Call) -> str:
+        """Return the login of the organization whose number the path names, where the caller sees any of it."""
+        login = call.views.login_of(call.named("number"))
+        if not login or call.visit.blind or not call.views.is_organization(login):
+            raise missing()
+        return login
+
+    def _organization_by_number(self, call: Call) -> Response:
+        return self._organization_shown(call, self._account(call))
+
+    def _repositories_by_number(self, call: Call) -> Response:
+        rows = list(self._owned(call, self._account(call)))
+        return self._shelves.listed(call, rows, listing.ORGANIZATIONS, kind="repository")
+
+    def _in_organization(self, kind: str, call: Call) -> Response:
+        self._account(call)
+        rows = list(self._shelves.rows_in(call, call.named("number"), kind))
+        return self._shelves.listed(call, rows, listing.BY_AGE, kind=kind)
+
+    def _team(self, call: Call) -> Response:
+        self._account(call)
+        return self._one(call, self._shelves.standing(call, "team", call.named("id"), scope=call.named("number")))
+
+    def _membership(self, call: Call) -> Response:
+        self._account(call)
+        rows = self._shelves.rows_in(call, call.named("number"), "member")
+        login = call.named("login").lower()
+        return self._one(call, next((row for row in rows if row[1]["_login"].lower() == login), None))
+
+    def _one(self, call: Call, row: Row | None) -> Response:
+        if row is None:
+            raise missing()
+        return self._shelves.shown(call, row)
+
     def _public(self, call: Call, login: str) -> int:
         return sum(not row[1]["private"] for row in self._owned(call, login))
 
     def _organization(self, call: Call) -> Response:
-        login = self._organization_login(call)
+        return self._organization_shown(call, self._organization_login(call))
+
+    def _organization_shown(self, call: Call, login: str) -> Response:
         shown = {
             **call.views.organization(login),
             "html_url": f"https://github.com/{login}",
@@ -213,7 +270,8 @@ class Owners:
     def _rate_limit(self, call: Call) -> Response:
         core = self._access.allowance(call.visit).shown()
         search = {**core, "limit": 30, "used": 0, "remaining": 30}
-        return success({"resources": {"core": core, "search": search}, "rate": core})
+        queries = self._access.allowance(call.visit, resource="graphql").shown()
+        return success({"resources": {"core": core, "search": search, "graphql": queries}, "rate": core})
 
 
 def _about() -> Body:

@@ -44,26 +44,30 @@ class Teller:
         """Return the event of one change, with *more* in its payload."""
         views, timeline = self._views(), change.timeline
         facts = change.after or change.before or {}
-        scope = timeline.scope or timeline.id
-        home = self._world.find("", "repository", scope)
-        owner = last_facts(home)["_owner"]
+        inside = change.kind.home != "organization"
+        scope = (timeline.scope or timeline.id) if inside else ""
+        home = self._world.find("", "repository", scope) if inside else None
+        owner = last_facts(home)["_owner"] if inside else views.login_of(timeline.scope)
+        name = told.event or change.kind.event
         payload: Body = {"action": told.action, change.kind.key: views.delivered(timeline, facts)}
-        if change.before is not None and change.after is not None:
+        if not told.action:
+            payload = _of_branch(name, change)
+        if change.before is not None and change.after is not None and told.action:
             payload["changes"] = _changes(change)
         payload |= more
         if timeline.kind == "pull_request":
             payload["number"] = facts["_number"]
         if timeline.kind == "issue_comment":
             payload |= self._issue_of(views, timeline.scope, facts)
+        payload |= self._parent_of(views, change, facts)
         payload |= self._labels_of(views, timeline.scope, told)
         if home is not None and timeline.kind != "repository":
             payload["repository"] = views.delivered(home, last_facts(home))
         if views.is_organization(owner):
             payload["organization"] = views.organization(owner)
         payload["sender"] = views.user(self._user)
-        return Event(
-            guid=self.guid(), name=change.kind.event, action=told.action, scope=scope, owner=owner, payload=payload
-        )
+        action = told.action or None
+        return Event(guid=self.guid(), name=name, action=action, scope=scope, owner=owner, payload=payload)
 
     def leaving(self, timeline: Timeline) -> Event:
         """Return the event of an issue that is about to be transferred, as it can still be seen in its old place."""
@@ -90,12 +94,28 @@ class Teller:
             return {"issue": views.as_issue(pull, pull.latest.body)}
         return {}
 
+    def _parent_of(self, views: Views, change: Change, facts: Body) -> Body:
+        kind = change.kind
+        above = self._world.find(change.timeline.scope, kind.belongs, str(facts["_parent"])) if kind.beside else None
+        if above is None or above.latest.body is None:
+            return {}
+        return {kind.belongs: views.delivered(above, above.latest.body)}
+
     def _labels_of(self, views: Views, scope: str, told: Told) -> Body:
         for id_ in told.labels:
             timeline = self._world.find(scope, "label", str(id_))
             if timeline is not None and timeline.latest.body is not None:
                 return {"label": views.delivered(timeline, timeline.latest.body)}
         return {}
+
+
+def _of_branch(event: str, change: Change) -> Body:
+    """Return what a push says, or the making or deletion of a branch."""
+    facts = change.after or change.before or {}
+    if event != "push":
+        return {"ref": facts["name"], "ref_type": "branch", "master_branch": "main", "pusher_type": "user"}
+    heads = [each["_head"] if each is not None else "0" * 40 for each in (change.before, change.after)]
+    return {"ref": f"refs/heads/{facts['name']}", "before": heads[0], "after": heads[1], "commits": []}
 
 
 def _changes(change: Change) -> Body:
