@@ -103,6 +103,7 @@ __all__ = ["KINDS", "AccessToken", "ClientCredentials", "Limits", "Shopify", "li
 
 _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _STARTS: Final = 3  # how often a read of several calls is begun before it is left for later
+_PARTS: Final = 24_000  # of one own list: Shopify ends it at 25,000 without a word, and no search begins it anew
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
 _CALLS_A_SECOND: Final = 20.0  # Shopify counts points; this only keeps a burst from emptying the bucket unseen
 _DOMAIN: Final = re.compile(r"[a-z0-9][a-z0-9-]*\.myshopify\.com")
@@ -358,6 +359,8 @@ class Shopify:
         while place is not None:
             if monotonic() > until:
                 raise SourceUnavailable(f"{operation}: too many pages for one read")
+            if len(found) >= _PARTS:
+                raise SourceRefused(f"{ref}: {part.field} holds more than a list of Shopify's ever shows")
             variables = {"id": _gid(row, ref), "first": part.page, "after": place}
             body = self._calls.ask(operation, document, variables).data.get(row.root)
             if body is None:
@@ -394,8 +397,8 @@ def _variables(row: Row, ref: ObjectRef) -> dict[str, object]:
     if row.walk is Walk.ALONE:
         return {}
     if row.pair:
-        item, location = ref.id.split(":")
-        return {"item": f"gid://shopify/InventoryItem/{item}", "location": f"gid://shopify/Location/{location}"}
+        thing, location = ref.id.split(":")
+        return {"item": f"gid://shopify/InventoryItem/{thing}", "location": f"gid://shopify/Location/{location}"}
     return {"id": _gid(row, ref), **({"parts": row.fetched} if row.parts else {})}
 
 

@@ -133,12 +133,12 @@ class Lists:
     def _at_items(self, row: Row) -> Listed:
         """Yield the levels of each item: no item can be passed over, however many there are."""
         document = self._documents.levels(row, of="inventoryItem")
-        for items, observed_at in self.by_id(row, ""):
+        for things, observed_at in self.by_id(row, ""):
             levels: list[Body] = []
-            for item in items:
-                levels += nodes(item.get(row.inside))
-                pages = _Pages(self._calls, "inventoryItem.inventoryLevels", document, size=_PARTS_PAGE, of=item["id"])
-                for rest, _ in pages.on(None, place_of(item.get(row.inside))):
+            for thing in things:
+                levels += nodes(thing.get(row.inside))
+                pages = _Pages(self._calls, "inventoryItem.inventoryLevels", document, size=_PARTS_PAGE, of=thing["id"])
+                for rest, _ in pages.on(None, place_of(thing.get(row.inside))):
                     levels += rest
             yield levels, observed_at
 
@@ -165,9 +165,23 @@ class Lists:
         """Yield hints of the objects that the shop's history says were deleted since *since*."""
         subjects = " OR ".join(f"subject_type:{each}" for each in row.destroyed)
         subjects = f"({subjects})" if len(row.destroyed) > 1 else subjects
-        search = f"action:destroy AND {subjects} AND created_at:>='{written(since)}'"
-        for told, _ in _Pages(self._calls, "events", documents.DESTROYED, size=_SMALL_PAGE).on(search, ""):
-            yield Page(hints=tuple(self._told(row, told)))
+        begins: datetime | None = since
+        while begins is not None:
+            search = f"action:destroy AND {subjects} AND created_at:>='{written(begins)}'"
+            last, listed, begins = floor(begins), 0, None
+            for told, _ in _Pages(self._calls, "events", documents.DESTROYED, size=_SMALL_PAGE).on(search, ""):
+                yield Page(hints=tuple(self._told(row, told)))
+                listed += len(told)
+                newest = max((at for each in told if (at := webhooks.instant(each.get("createdAt")))), default=last)
+                if listed >= _CONNECTION:
+                    begins = self._later(newest, last)
+                    break
+
+    def _later(self, newest: datetime, last: datetime) -> datetime:
+        """Return where history is begun anew; raises where that would lead nowhere."""
+        if newest <= last:
+            raise SourceUnavailable(f"{self._source}: history tells of more in one second than a list may show")
+        return newest
 
     def _told(self, row: Row, history: Sequence[Body]) -> Iterator[Hint]:
         for event in history:

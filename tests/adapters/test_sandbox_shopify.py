@@ -239,8 +239,8 @@ NEEDED = {
 
 def gid_of(kind: str, id_: str) -> str:
     """Return the global id of an object of a kind."""
-    item, _, location = id_.rpartition(":")
-    return gid(KINDS[kind].type, f"{location}?inventory_item_id={item}" if item else id_)
+    thing, _, location = id_.rpartition(":")
+    return gid(KINDS[kind].type, f"{location}?inventory_item_id={thing}" if thing else id_)
 
 
 def everything_of(of: str, *, deep: int) -> str:

@@ -20,6 +20,7 @@ from graphql import FragmentDefinitionNode, GraphQLEnumType, get_operation_ast, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapters import shopify as shopify_adapter
 from adapters.sandbox.shopify import ShopifySandbox
 from adapters.sandbox.shopify.cost import SINGLE_QUERY, Cost
 from adapters.sandbox.shopify.schema import admin_schema
@@ -1290,17 +1291,17 @@ def test_another_shop_is_not_ours(shop: Shop, shopify_at: MakeShopify) -> None:
 
 def test_levels_of_many_locations(shop: Shop, shopify_at: MakeShopify) -> None:
     """An item that is kept at more places than a page of levels shows is crawled whole, those switched off too."""
-    item = shop.act("create", "inventory_item")
+    thing = shop.act("create", "inventory_item")
     places = [shop.act("create", "location") for _ in range(12)]
     levels = [
-        shop.act("create", "inventory_level", body={"item": item, "location": each, "isActive": number % 5 > 0})
+        shop.act("create", "inventory_level", body={"item": thing, "location": each, "isActive": number % 5 > 0})
         for number, each in enumerate(places)
     ]
     adapter = shopify_at(shop.url, kinds=["inventory_level"])
 
     seen = ids(adapter.crawl("inventory_level", ""))
 
-    assert sorted(seen) == sorted(levels) == sorted(f"{item}:{each}" for each in places)
+    assert sorted(seen) == sorted(levels) == sorted(f"{thing}:{each}" for each in places)
 
 
 def test_a_location_with_too_many_levels(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1313,6 +1314,36 @@ def test_a_location_with_too_many_levels(shop: Shop, shopify_at: MakeShopify, mo
     seen = ids(adapter.changed_since("inventory_level", "", datetime.now(UTC) - timedelta(hours=1)))
 
     assert set(seen) == levels
+
+
+def test_history_with_too_many_lines(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """History that tells of more than a list may show is begun anew where it was left, and no deletion is missed."""
+    monkeypatch.setattr(lists, "_CONNECTION", 3)
+    monkeypatch.setattr(lists, "_SMALL_PAGE", 2)
+    start = int(datetime.now(UTC).timestamp()) - 100
+    gone = [shop.act("create", "customer") for _ in range(9)]
+    for number, each in enumerate(gone):
+        shop.act("delete", "customer", each, at=start + number // 2)
+    adapter = shopify_at(shop.url)
+
+    told = hints(adapter.changed_since("customer", "", datetime.fromtimestamp(start, UTC)))
+
+    assert {each.ref.id for each in told} == set(gone)
+
+
+def test_own_lists_with_too_many(
+    scripted: MakeScripted, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object whose own list is longer than Shopify ever shows is refused, not cut short."""
+    monkeypatch.setattr(shopify_adapter, "_PARTS", 2)
+    cursors = iter(range(100))
+
+    def answer(_: Asked) -> Said:
+        page = connection([{"id": "gid://shopify/MailingAddress/1"}], str(next(cursors)))
+        return Said({"data": {"customer": customer(1, addressesV2=page)}})
+
+    with pytest.raises(SourceRefused, match="addressesV2 holds more"):
+        shopify_at(scripted(answer).url).fetch(ref("customer", 1))
 
 
 def test_lists_out_of_order(scripted: MakeScripted, shopify_at: MakeShopify) -> None:

@@ -67,8 +67,8 @@ def gid(type_: str, number: object) -> str:
 
 def number_of(gid_: str) -> str:
     """Return the number at the end of a global id; a level's is `ITEM:LOCATION`."""
-    number, _, item = gid_.rpartition("/")[2].partition("?")
-    return f"{item.removeprefix(LEVEL)}:{number}" if item.startswith(LEVEL) else number
+    number, _, thing = gid_.rpartition("/")[2].partition("?")
+    return f"{thing.removeprefix(LEVEL)}:{number}" if thing.startswith(LEVEL) else number
 
 
 def place_of(gid_: str) -> int:
@@ -584,13 +584,13 @@ def inventory_item(draft: Draft) -> Body:
     }
 
 
-def inventory_level(draft: Draft, item: str, location: str) -> Body:
+def inventory_level(draft: Draft, thing: str, location: str) -> Body:
     """Return ten pieces of the item at the location, by their gids."""
     return {
-        "id": f"{gid('InventoryLevel', number_of(location))}?{LEVEL}{number_of(item)}",
+        "id": f"{gid('InventoryLevel', number_of(location))}?{LEVEL}{number_of(thing)}",
         "createdAt": draft.at,
         "isActive": True,
-        "item": item,
+        "item": thing,
         "location": location,
         "quantities": [quantity(name, draft) for name in QUANTITIES],
         "updatedAt": draft.at,

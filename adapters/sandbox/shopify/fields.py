@@ -230,8 +230,8 @@ def _fulfillments(look: Look, source: Body, _: Info, args: dict[str, JSON]) -> J
 
 
 def _level(look: Look, source: Body, _: Info, args: dict[str, JSON]) -> JSON:
-    item, location = (str(args.get(name, source["id"])) for name in ("inventoryItemId", "locationId"))
-    found = look.ledger.find("inventory_level", f"{number_of(item)}:{number_of(location)}", look.at)
+    thing, location = (str(args.get(name, source["id"])) for name in ("inventoryItemId", "locationId"))
+    found = look.ledger.find("inventory_level", f"{number_of(thing)}:{number_of(location)}", look.at)
     return None if found is None or _hidden("inventory_level", found, args) else found
 
 

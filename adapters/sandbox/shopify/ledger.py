@@ -224,23 +224,23 @@ class Ledger:
 
     def _begin_level(self, operation: Operation, draft: Draft) -> Body:
         """Stock the item at the location that the body or the id names: else a new item, at the newest location."""
-        item, location = self._parent(operation, "inventory_item", field="item"), self._parent(operation, "location")
+        thing, location = self._parent(operation, "inventory_item", field="item"), self._parent(operation, "location")
         if operation.id:
-            item, location = (
+            thing, location = (
                 self.find(kind, number, None)
                 for kind, number in zip(("inventory_item", "location"), operation.id.split(":"), strict=True)
             )
         quietly, also = replace(operation, announce=False), []
-        if item is None and not operation.id:
+        if thing is None and not operation.id:
             also.append(self.operate(_implied(quietly, "inventory_item")))
-            item = self.find("inventory_item", also[-1]["id"], None)
+            thing = self.find("inventory_item", also[-1]["id"], None)
         location = location or (None if operation.id else self._newest("location"))
         if location is None and not operation.id:
             also.append(self.operate(_implied(quietly, "location")))
             location = self.find("location", also[-1]["id"], None)
-        if item is None or location is None:
+        if thing is None or location is None:
             raise Refused(f"inventory_level {operation.id} stands between what there is not")
-        body = bodies.inventory_level(draft, item["id"], location["id"])
+        body = bodies.inventory_level(draft, thing["id"], location["id"])
         if self.find("inventory_level", number_of(body["id"]), None) is not None:
             raise Refused(f"inventory_level {number_of(body['id'])} is there already")
         said = {name: value for name, value in operation.body.items() if name not in {"item", "location"}}

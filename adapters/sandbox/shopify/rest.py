@@ -23,8 +23,8 @@ _SHIPPED = {"FULFILLED": "fulfilled", "PARTIALLY_FULFILLED": "partial"}
 def gone(gid: str) -> Body:
     """Return all that is said of an object that was deleted: a level's item and location, a discount's gid."""
     if "/InventoryLevel/" in gid:
-        item, location = number_of(gid).split(":")
-        return {"inventory_item_id": int(item), "location_id": int(location)}
+        thing, location = number_of(gid).split(":")
+        return {"inventory_item_id": int(thing), "location_id": int(location)}
     if "/DiscountNode/" in gid:
         return {"admin_graphql_api_id": gid.replace("DiscountNode", "DiscountCodeNode"), "deleted_at": None}
     return {"id": int(number_of(gid))}
@@ -191,11 +191,11 @@ def inventory_item(body: Body, zone: ZoneInfo) -> Body:
 
 def inventory_level(body: Body, zone: ZoneInfo) -> Body:
     """Return how many pieces are to be had somewhere."""
-    item, location = number_of(body["id"]).split(":")
+    thing, location = number_of(body["id"]).split(":")
     return {
         "admin_graphql_api_id": body["id"],
         "available": next(each["quantity"] for each in body["quantities"] if each["name"] == "available"),
-        "inventory_item_id": int(item),
+        "inventory_item_id": int(thing),
         "location_id": int(location),
         "updated_at": local(body["updatedAt"], zone),
     }
