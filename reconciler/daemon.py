@@ -10,30 +10,37 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from reconciler import bootstrap, notify, schedule, times
-from reconciler.errors import ConfigError, DatabaseUnavailable
+from reconciler import bootstrap, log, notify, schedule, times
+from reconciler.config.written import changes, written
+from reconciler.errors import ConfigError, DatabaseUnavailable, NotAdopted
 from reconciler.schedule import Schedule
-from reconciler.store import runs, story
+from reconciler.store import runs, sources, story
+from reconciler.store.sources import State
 from reconciler.sweep import Asked
 from reconciler.web.admin import Looked, RunHeld, UnknownKind, admin_app
+from reconciler.web.current import Current, waiting_app
 from reconciler.web.public import Heartbeats, Reception, public_app
 from reconciler.web.server import Site, WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from reconciler.bootstrap import Program
+    from starlette.types import ASGIApp
+
+    from reconciler.bootstrap import Ground, Program
     from reconciler.config import Settings
     from reconciler.model import Body, ObjectRef
     from reconciler.sweep import Progress
@@ -45,7 +52,11 @@ WEB_GRACE = 8.0
 WORK_GRACE = 35.0
 """Seconds in which reads and runs under way end; together well within the unit's TimeoutStopSec."""
 
+RELOAD_GRACE = 25.0
+"""Seconds in which reads and runs of before a reload end; within the unit's WatchdogSec."""
+
 _TICK = 1.0
+_LOOKS_EVERY = 2.0  # seconds between two looks at what people made of sources, or at whether a copy was adopted
 _RETRIES = (1.0, 2.0, 5.0, 10.0)  # seconds between two attempts to reach the database at start; the last one stays
 _MORE_TIME = "EXTEND_TIMEOUT_USEC=60000000"
 _ENDED_WELL, _ENDED_BADLY = 0, 1
@@ -68,15 +79,17 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Ending:
     """
-    The wish that the process ends.
+    What is wished of the process: that it ends, or that it reads its configuration again.
 
     Attributes:
-        asked: Set once it is there.
-        because: What brought it: a signal, or the part that failed.
+        asked: Set once it is to end.
+        because: What brought that: a signal, or the part that failed.
+        reload: Set while the configuration is to be read again.
     """
 
     asked: threading.Event
     because: list[str]
+    reload: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, because: str) -> None:
         """Wish the process to end."""
@@ -88,23 +101,28 @@ class Ending:
         return next((each for each in self.because if each.startswith(_FAILED)), None)
 
 
-def serve(settings: Settings, role: Role, *, environment: Mapping[str, str] | None = None) -> int:
+def serve(
+    settings: Settings,
+    role: Role,
+    *,
+    reread: Callable[[], Settings] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
     """
     Run the daemon until a signal ends it, and return its exit code; 1: a part of it failed.
 
-    Waits for a database that is away. Raises `ConfigError` for what only a person can mend. For the main thread only.
+    Waits for a database that is away, and, taking nothing, for somebody to adopt a copy. SIGHUP has *reread* give the
+    settings anew. Raises `ConfigError` for what only a person can mend. For the main thread only.
     """
     told = dict(os.environ if environment is None else environment)
-    logger = structlog.get_logger()
-    for warning in settings.warnings:
-        logger.warning("config.warning", because=warning)
     heartbeats, ending = Heartbeats(), Ending(threading.Event(), [])
+    _warn(settings)
     cut_off = False
     with _signals(ending), _thread_failures(ending), ExitStack() as stack:
-        program = _opened(settings, heartbeats, ending, stack=stack, environment=told)
-        if program is None:
+        ground = _grounded(settings, ending, stack=stack, environment=told)
+        if ground is None:
             return _ENDED_WELL
-        daemon = Daemon(program, role, heartbeats, environment=told)
+        daemon = Daemon(ground, settings, role, heartbeats, reread=reread or (lambda: settings), environment=told)
         try:
             daemon.start()
             failure = daemon.watch(ending)
@@ -117,30 +135,93 @@ def serve(settings: Settings, role: Role, *, environment: Mapping[str, str] | No
     return code
 
 
-class Daemon:
-    """The parts of one serving process, started and stopped together."""
+class Parts:
+    """What of a daemon changes with its configuration: everything but its listeners, its database and its writer."""
 
-    def __init__(self, program: Program, role: Role, heartbeats: Heartbeats, *, environment: Mapping[str, str]) -> None:
-        self._program = program
+    def __init__(self, program: Program, stack: ExitStack, role: Role, heartbeats: Heartbeats) -> None:
+        self.program = program
+        self.requests = Requests(program)
+        self._stack = stack
         self._role = role
         self._heartbeats = heartbeats
-        self._environment = environment
-        self._log = structlog.get_logger()
-        self._requests = Requests(program)
-        self._web: WebServer | None = None
         self._schedule: Schedule | None = None
 
     def start(self) -> None:
-        """Start every part of this role, and say so once deliveries are taken; raises `ConfigError`."""
-        addresses = self._listen()
+        """Start what this role does besides serving."""
         if self._role.includes(Role.DRAIN):
-            self._program.drain.start(self._program.stop)
+            self.program.drain.start(self.program.stop)
         if self._role.includes(Role.SCHEDULE):
             self._schedule = self._planned()
             self._schedule.start()
-            self._program.watchdog.start(self._program.stop, self._program.leads)
-        self._log.info("serve.ready", role=str(self._role), pid=os.getpid(), **addresses)
-        notify.notify(self._environment, notify.READY, notify.status(_spelled(addresses)))
+            self.program.watchdog.start(self.program.stop, self.program.leads)
+
+    def stop(self, deadline: float) -> bool:
+        """End what is under way, and return whether all of it ended by *deadline* (of the monotonic clock)."""
+        self.program.stop.set()
+        ended = [
+            self._schedule is None or self._schedule.stop(max(deadline - monotonic(), 0.0)),
+            self.requests.stop(deadline),
+            self.program.drain.join(max(deadline - monotonic(), 0.0)),
+            self.program.watchdog.join(max(deadline - monotonic(), 0.0)),
+        ]
+        if all(ended):
+            self._stack.close()
+        return all(ended)
+
+    def failure(self) -> str | None:
+        """Return the part that ended though it should have gone on, and why; None: none did."""
+        parts = {
+            "drain": self.program.drain.failure,
+            "schedule": None if self._schedule is None else self._schedule.failure,
+            "watchdog": self.program.watchdog.failure,
+        }
+        return next((_failed(part, failure) for part, failure in parts.items() if failure is not None), None)
+
+    def _planned(self) -> Schedule:
+        program = self.program
+        return Schedule(
+            program.database,
+            program.sweep,
+            [schedule.plan(source, program.settings.schedule) for source in program.adapters],
+            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+            leads=program.leads,
+            beat=self._heartbeats.beat,
+        )
+
+
+class Daemon:
+    """The parts of one serving process, started and stopped together."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        settings: Settings,
+        role: Role,
+        heartbeats: Heartbeats,
+        *,
+        reread: Callable[[], Settings],
+        environment: Mapping[str, str],
+    ) -> None:
+        self._ground = ground
+        self._settings = settings
+        self._role = role
+        self._heartbeats = heartbeats
+        self._reread = reread
+        self._environment = environment
+        self._log = structlog.get_logger()
+        self._sites: dict[str, Current] = {}
+        self._addresses: dict[str, str] = {}
+        self._web: WebServer | None = None
+        self._parts: Parts | None = None
+        self._shut: frozenset[str] = frozenset()
+        self._looked_at = monotonic()
+        self._waits_for = ""
+
+    def start(self) -> None:
+        """Start every part of this role, and say so once deliveries are taken; raises `ConfigError`."""
+        if self._role.includes(Role.WEB):
+            self._ground.receiver.start()
+        self._begin()
 
     def watch(self, ending: Ending) -> str | None:
         """Return when the process is to end: None for a wish, else the part that failed."""
@@ -153,48 +234,116 @@ class Daemon:
                 return failure
             if not self._heartbeats.late():
                 notify.notify(self._environment, notify.WATCHDOG)
+            if ending.reload.is_set():
+                ending.reload.clear()
+                self.reload()
+            elif monotonic() - self._looked_at >= _LOOKS_EVERY:
+                self._looked_at = monotonic()
+                self._look(ending)
         return ending.failure()
 
     def stop(self, because: Sequence[str]) -> bool:
         """Take nothing more, end what is under way, and return whether all of it ended in time."""
         self._log.info("serve.stopping", because=", ".join(because))
         notify.notify(self._environment, notify.STOPPING, notify.status("stopping"))
-        self._program.receiver.retire()
-        self._program.stop.set()
+        self._ground.receiver.retire()
+        if self._parts is not None:
+            self._parts.program.stop.set()
         if self._web is not None:
             self._web.stop(WEB_GRACE)
-        self._program.receiver.close(WEB_GRACE)
-        deadline = monotonic() + WORK_GRACE
-        ended = [
-            self._schedule is None or self._schedule.stop(max(deadline - monotonic(), 0.0)),
-            self._requests.stop(deadline),
-            self._program.drain.join(max(deadline - monotonic(), 0.0)),
-            self._program.watchdog.join(max(deadline - monotonic(), 0.0)),
-        ]
-        self._log.info("serve.stopped", cut_off=not all(ended))
-        return all(ended)
+        self._ground.receiver.close(WEB_GRACE)
+        ended = self._parts is None or self._parts.stop(monotonic() + WORK_GRACE)
+        self._log.info("serve.stopped", cut_off=not ended)
+        return ended
 
-    def _listen(self) -> dict[str, str]:
-        """Serve what this role serves; return the addresses."""
-        settings, inherited = self._program.settings, notify.listen_fds(self._environment, pid=os.getpid())
+    def reload(self) -> None:
+        """Read the configuration again and apply it, losing no delivery; one that cannot be used changes nothing."""
+        since = notify.since(monotonic())
+        notify.notify(self._environment, notify.RELOADING, since, notify.status("reading the configuration"))
+        try:
+            self._apply(self._reread())
+        except ConfigError as error:
+            self._log.error("config.faulty", faults=list(error.faults), because="nothing is changed")
+        except DatabaseUnavailable as error:
+            self._log.error("config.not_applied", because=str(error))
+        notify.notify(self._environment, notify.READY, notify.status(_spelled(self._addresses)))
+
+    # --- beginning ---
+
+    def _begin(self) -> None:
+        """Begin to work; where this is a copy that is not adopted, or the database went away, wait for that."""
+        try:
+            parts = self._built(self._settings)
+        except (NotAdopted, DatabaseUnavailable) as hindrance:
+            self._wait(hindrance)
+            return
+        self._serve(self._applications(parts), parts)
+        parts.start()
+        self._log.info("serve.ready", role=str(self._role), pid=os.getpid(), **self._addresses)
+        notify.notify(self._environment, notify.READY, notify.status(_spelled(self._addresses)))
+
+    def _wait(self, hindrance: NotAdopted | DatabaseUnavailable) -> None:
+        because = str(hindrance)
+        if because == self._waits_for:
+            return
+        self._waits_for = because
+        app = waiting_app(
+            because, alive=lambda: not self._heartbeats.late(), exposition=self._ground.metrics.exposition
+        )
+        self._serve(dict.fromkeys(("web", "admin") if self._role.includes(Role.WEB) else ("admin",), app), None)
+        event = "serve.read_only" if isinstance(hindrance, NotAdopted) else "serve.database_away"
+        self._log.critical(event, because=because, **self._addresses)
+        notify.notify(self._environment, notify.READY, notify.status(because))
+
+    def _built(self, settings: Settings) -> Parts:
+        """Return the parts of a program with these settings, not started; raises as `bootstrap.program` does."""
+        with ExitStack() as stack:
+            program = stack.enter_context(bootstrap.program(settings, beat=self._heartbeats.beat, ground=self._ground))
+            bootstrap.applied(self._ground.database, settings)
+            return Parts(program, stack.pop_all(), self._role, self._heartbeats)
+
+    def _applications(self, parts: Parts) -> dict[str, ASGIApp]:
+        settings = parts.program.settings
         tokens = [token.reveal() for token in settings.admin.tokens]
-        app = admin_app(self._requests, self._program.metrics.exposition, tokens=tokens)
-        sites = {"admin": Site("admin.listen", app, settings.admin.listen, inherited=inherited.get("admin", ()))}
+        admin = admin_app(parts.requests, self._ground.metrics.exposition, tokens=tokens)
         if not self._role.includes(Role.WEB):
-            with suppress(ConfigError):
-                return self._served(sites)
-            # Another role's daemon on this machine may have the address; its metrics are not ours.
-            self._log.warning("serve.no_metrics", because=f"{settings.admin.listen} is taken")
-            return {}
-        self._program.receiver.start()
+            return {"admin": admin}
         public = public_app(
-            self._program.receiver,
+            self._ground.receiver,
             self._heartbeats,
             reception=Reception(max_body=settings.web.max_body),
             clock=lambda: datetime.now(UTC),
         )
-        site = Site("web.listen", public, settings.web.listen, inherited=inherited.get("web", ()))
-        return self._served({"web": site} | sites)
+        return {"web": public, "admin": admin}
+
+    def _serve(self, applications: Mapping[str, ASGIApp], parts: Parts | None) -> None:
+        """Let these applications answer from now on, and *parts* stand behind them."""
+        if parts is not None:
+            self._shut = frozenset(self._ground.database.commit(sources.shut))
+            parts.program.take_over(self._shut)
+            self._parts = parts
+        if self._sites:
+            for name, app in applications.items():
+                self._sites[name].app = app
+            return
+        self._sites = {name: Current(app) for name, app in applications.items()}
+        self._addresses = self._listen()
+
+    def _listen(self) -> dict[str, str]:
+        """Serve what this role serves; return the addresses."""
+        settings, inherited = self._settings, notify.listen_fds(self._environment, pid=os.getpid())
+        listens = {"web": settings.web.listen, "admin": settings.admin.listen}
+        sites = {
+            name: Site(f"{name}.listen", app, listens[name], inherited=inherited.get(name, ()))
+            for name, app in self._sites.items()
+        }
+        if self._role.includes(Role.WEB):
+            return self._served(sites)
+        with suppress(ConfigError):
+            return self._served(sites)
+        # Another role's daemon on this machine may have the address; its metrics are not ours.
+        self._log.warning("serve.no_metrics", because=f"{settings.admin.listen} is taken")
+        return {}
 
     def _served(self, sites: Mapping[str, Site]) -> dict[str, str]:
         web = WebServer(*sites.values(), beat=lambda: self._heartbeats.beat("web"))
@@ -202,28 +351,68 @@ class Daemon:
         self._web = web
         return addresses
 
-    def _planned(self) -> Schedule:
-        program = self._program
-        return Schedule(
-            program.database,
-            program.sweep,
-            [schedule.plan(source, program.settings.schedule) for source in program.adapters],
-            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
-            leads=program.leads,
-            beat=self._heartbeats.beat,
-        )
+    # --- while it serves ---
 
     def _failure(self) -> str | None:
-        parts = {
-            "web": self._web and self._web.failure,
-            "drain": self._program.drain.failure,
-            "schedule": self._schedule and self._schedule.failure,
-            "watchdog": self._program.watchdog.failure,
-        }
-        for part, failure in parts.items():
-            if failure is not None:
-                return f"{_FAILED}{part}: {type(failure).__name__}: {failure}"
-        return None
+        if self._web is not None and self._web.failure is not None:
+            return _failed("web", self._web.failure)
+        return None if self._parts is None else self._parts.failure()
+
+    def _look(self, ending: Ending) -> None:
+        """Begin if that was not possible before; take nothing more for sources that a person removed meanwhile."""
+        if self._parts is None:
+            self._begin()
+            return
+        try:
+            shut = self._ground.database.commit(sources.shut)
+        except DatabaseUnavailable:
+            return  # receiving and draining say so
+        for name in shut.keys() & self._shut & self._parts.program.adapters.keys():
+            if shut[name].state is State.ERASED:
+                # What was on its way into the database when it was erased.
+                self._ground.database.commit(partial(sources.erase, source=name))
+        if shut.keys() == self._shut:
+            return
+        ours = {source.name for source in self._settings.sources}
+        if (self._shut - shut.keys()) & ours:
+            ending.reload.set()
+        for name in shut.keys() - self._shut & ours:
+            self._log.warning("source.shut", source=name, because=shut[name].told())
+        self._shut = frozenset(shut)
+        self._parts.program.take_over(self._shut)
+
+    def _apply(self, given: Settings) -> None:
+        """Apply *given*, as far as that can be done without a restart; raises what keeps it from being used."""
+        settings, waiting = _appliable(self._settings, given)
+        if waiting:
+            self._log.warning("config.needs_restart", keys=waiting)
+        if self._parts is None:
+            self._settings = settings
+            self._begin()
+            return
+        shut = self._ground.database.commit(sources.shut)
+        served = {source.name for source in settings.sources if source.name not in shut}
+        if settings == self._settings and served == self._parts.program.adapters.keys():
+            self._log.info("config.unchanged")
+            return
+        differs = [str(each) for each in changes(_kept(self._settings), _kept(settings))]
+        _warn(settings)
+        known = [*self._settings.secrets(), *settings.secrets()]
+        parts = self._built(settings)
+        log.configure(settings.log.level, sys.stderr, secrets=known)
+        before, self._settings = self._parts, settings
+        self._serve(self._applications(parts), parts)
+        self._replace(before, parts)
+        self._log.info("config.applied", changes=differs or ["secrets"])
+
+    def _replace(self, before: Parts | None, parts: Parts) -> None:
+        """End the old parts and start the new ones: what was leased is finished, runs begin again."""
+        if before is not None and not before.stop(monotonic() + RELOAD_GRACE):
+            self._log.warning("config.cut_off", because="reads or runs of before have not ended; they do by themselves")
+        if before is not None:
+            for number in range(parts.program.settings.drain.workers, before.program.settings.drain.workers):
+                self._heartbeats.end(f"drain-{number}")
+        parts.start()
 
 
 class Requests:
@@ -312,19 +501,12 @@ class Requests:
                 self._threads.discard(threading.current_thread())
 
 
-def _opened(
-    settings: Settings,
-    heartbeats: Heartbeats,
-    ending: Ending,
-    *,
-    stack: ExitStack,
-    environment: Mapping[str, str],
-) -> Program | None:
-    """Return the program once its database answers; None: the process is to end before it did."""
+def _grounded(settings: Settings, ending: Ending, *, stack: ExitStack, environment: Mapping[str, str]) -> Ground | None:
+    """Return what the process stands on once its database answers; None: the process is to end before it did."""
     attempt = 0
     while not ending.asked.is_set():
         try:
-            return stack.enter_context(bootstrap.program(settings, beat=heartbeats.beat))
+            return stack.enter_context(bootstrap.grounded(settings))
         except DatabaseUnavailable as error:
             structlog.get_logger().warning("serve.database_away", because=str(error))
             notify.notify(environment, notify.status(f"waits for the database: {error}"), _MORE_TIME)
@@ -333,19 +515,54 @@ def _opened(
     return None
 
 
+def _appliable(before: Settings, given: Settings) -> tuple[Settings, list[str]]:
+    """Return *given* with what only a restart can change as it was, and the keys of that which differ."""
+    pairs = {
+        "state_directory": (before.state_directory, given.state_directory),
+        "database": (before.database, given.database),
+        "web.listen": (before.web.listen, given.web.listen),
+        "admin.listen": (before.admin.listen, given.admin.listen),
+    }
+    settings = replace(
+        given,
+        files=before.files,
+        state_directory=before.state_directory,
+        database=before.database,
+        web=replace(given.web, listen=before.web.listen),
+        admin=replace(given.admin, listen=before.admin.listen),
+    )
+    return settings, [key for key, (old, new) in pairs.items() if old != new]
+
+
+def _kept(settings: Settings) -> Mapping[str, Any]:
+    return written(settings, bootstrap.mirrored(settings))
+
+
+def _warn(settings: Settings) -> None:
+    for warning in settings.warnings:
+        structlog.get_logger().warning("config.warning", because=warning)
+
+
+def _failed(part: str, failure: BaseException) -> str:
+    return f"{_FAILED}{part}: {type(failure).__name__}: {failure}"
+
+
 @contextmanager
 def _signals(ending: Ending) -> Iterator[None]:
-    """Let SIGTERM and SIGINT wish for the end while the block runs; a second one ends at once. SIGHUP means nothing."""
+    """Let signals wish while the block runs: SIGTERM and SIGINT for the end, a second one at once; SIGHUP to reload."""
 
     def ask(number: int, _: FrameType | None) -> None:
         ending.ask(signal.Signals(number).name)
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, before[each])
 
+    def reload(_: int, __: FrameType | None) -> None:
+        ending.reload.set()
+
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     signal.signal(signal.SIGTERM, ask)
     signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, reload)
     try:
         yield
     finally:

@@ -3,6 +3,7 @@ What can go wrong, sorted by what the caller should do about it.
 
     ReconcilerError
     ├── ConfigError              stop before doing anything: exit code 2, every fault at once
+    │   └── NotAdopted           change nothing, here or at a provider, until a person adopts this copy
     ├── DatabaseUnavailable      ask again later; what was not committed was not acknowledged
     ├── DeliveryRejected         answer 4xx, keep nothing
     │   ├── SignatureInvalid
@@ -32,6 +33,10 @@ class ConfigError(ReconcilerError):
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
         self.faults = faults
+
+
+class NotAdopted(ConfigError):
+    """A copy of a mirror that belongs elsewhere: it may be read, and nothing else."""
 
 
 class DatabaseUnavailable(ReconcilerError):
@@ -72,7 +77,16 @@ class SourceBusy(SourceUnavailable):
 
 
 class AccessLost(SourceError):
-    """The credential no longer sees this scope (401, 403, or a parent that is gone): delete nothing."""
+    """
+    The credential no longer sees this scope (401, 403, or a parent that is gone): delete nothing.
+
+    Attributes:
+        what: `suspended` or `uninstalled` where the provider says so, else `access_lost`.
+    """
+
+    def __init__(self, message: str = "", *, what: str = "access_lost") -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class SourceRefused(SourceError):

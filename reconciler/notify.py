@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
+RELOADING = "RELOADING=1"
 WATCHDOG = "WATCHDOG=1"
 
 _FIRST_PASSED = 3
@@ -20,6 +21,11 @@ _FIRST_PASSED = 3
 def status(text: str) -> str:
     """Return the line that shows *text* in `systemctl status`."""
     return f"STATUS={' '.join(text.split())}"
+
+
+def since(monotonic: float) -> str:
+    """Return the line that says since when, by the monotonic clock, a state lasts."""
+    return f"MONOTONIC_USEC={int(monotonic * 1_000_000)}"
 
 
 def notify(environment: Mapping[str, str], *lines: str) -> bool:

@@ -133,6 +133,10 @@ class Receiver:
         """Say from now on that no more should be sent here; what comes is still stored."""
         self._retired = True
 
+    def listen(self, readers: Mapping[str, Reader], *, beat: Callable[[], None]) -> None:
+        """Take deliveries for these names from now on, and for no others; what was taken before is still written."""
+        self._readers, self._beat = dict(readers), beat
+
     @property
     def retired(self) -> bool:
         """Say whether `retire` was called."""

@@ -20,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from reconciler import times
 from reconciler.errors import DatabaseUnavailable, ReconcilerError
-from reconciler.store import runs, slots, statements, story
+from reconciler.store import runs, slots, sources, statements, story
 from reconciler.store.runs import RunHeld
 from reconciler.store.slots import Job, Slot, State
 from reconciler.sweep import Asked
@@ -282,8 +282,10 @@ class Schedule:
                 return
             try:
                 self._tell_abandoned()
+                held = self._database.commit(sources.held)
                 for each in self._plans:
-                    self._look_at(each, now)
+                    if each.source not in held:
+                        self._look_at(each, now)
             except DatabaseUnavailable as error:
                 self._log.warning("schedule.database_away", because=str(error))
 
@@ -333,8 +335,9 @@ class Schedule:
         if self._stopping.is_set() and state != "complete":
             raise Stopped(STOPPING)
         with self._database.transaction() as connection:
-            waits = {pause.source for pause in story.pauses(connection)}
-        if state == "complete" or (state == "incomplete" and due.slot.source in waits):
+            waits = due.slot.source in {pause.source for pause in story.pauses(connection)}
+            excused = waits or sources.excused(connection, run_id, due.slot.source)
+        if state == "complete" or (state == "incomplete" and excused):
             # What a pause kept from it comes with the next run; trying again until then would only repeat the alarm.
             self._settle(claim, lambda c: slots.use(c, claim))
         else:

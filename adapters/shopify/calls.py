@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import httpx
@@ -35,6 +36,7 @@ _LOST: Final[Mapping[int, str]] = {
     404: "there is no such shop, or it was renamed",
     423: "the shop is locked",
 }
+_SUSPENDED: Final = frozenset({402, 423})  # a frozen and a locked shop
 _LATER: Final = frozenset({408, 425})  # and every 5xx
 _TOKEN_LIKE: Final = re.compile(r"\bshp[a-z]{2}_\w+")
 _LONGEST_LIFE: Final = 24 * 3600.0  # seconds, of a token whose answer does not say
@@ -230,7 +232,7 @@ class Calls:
         said = self._said(operation, answer)
         retry_after = _retry_after(answer, self.now())
         if answer.status_code in _LOST or answer.is_redirect:
-            return AccessLost(said)
+            return AccessLost(said, what="suspended" if answer.status_code in _SUSPENDED else "access_lost")
         if answer.status_code == 429:
             return self._busy(said, _BUSY_SECONDS if retry_after is None else retry_after)
         if answer.status_code in _LATER or answer.status_code >= 500:
@@ -275,7 +277,7 @@ class Calls:
 # Codes of errors inside a 200, the first that occurs decides. What is not here is refused.
 _SORTED: Final[Mapping[str, Callable[[str], SourceError]]] = {
     "THROTTLED": SourceBusy,
-    "SHOP_INACTIVE": AccessLost,
+    "SHOP_INACTIVE": partial(AccessLost, what="suspended"),
     "ACCESS_DENIED": AccessLost,
     "INTERNAL_SERVER_ERROR": SourceUnavailable,
     "TIMEOUT": SourceUnavailable,

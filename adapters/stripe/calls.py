@@ -205,7 +205,7 @@ class Calls:
         said = self._without_secrets(f"{said}: {words}" if words else said)[:300]
         retry_after = _retry_after(answer, self.now())
         if answer.status in _LOST or (answer.status in _MISSING and _OTHER_MODE in words):
-            return AccessLost(said)
+            return AccessLost(said, what="uninstalled" if code == "account_invalid" else "access_lost")
         if answer.status == 429:
             return self._busy(operation, said, reason=_reason(answer, code), retry_after=retry_after)
         if answer.status in _LATER or answer.status >= 500:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
+
+import structlog
 
 from reconciler.accounts import Pinned
 from reconciler.bootstrap.providers import Hands, providers
 from reconciler.bootstrap.watching import watched
 from reconciler.budgets import Budgets
+from reconciler.config.written import written
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
 from reconciler.endpoints import Endpoint, Own
+from reconciler.errors import NotAdopted
 from reconciler.metrics import Gauges, Metrics
 from reconciler.receive import Receiver
 from reconciler.store import database as databases
+from reconciler.store import environment, refetches, sources, statements, story
 from reconciler.store import migrate as migrations
 from reconciler.store import mirror as mirrors
-from reconciler.store import refetches, statements, story
 from reconciler.store.marks import Marks
 from reconciler.store.mirror import Mirror, Rules
 from reconciler.store.tokens import SharedTokens
@@ -30,7 +34,7 @@ from reconciler.sweep import Sweep
 from reconciler.watchdog import Hearing, Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -60,6 +64,9 @@ class Program:
     Everything one process runs on.
 
     Attributes:
+        settings: Without the sources that a person removed or renamed.
+        readers: What stands behind each name that deliveries may be sent to, but for these sources.
+        take_over: Takes deliveries, and shows gauges, for this program and no other that stands on the same ground.
         leads: Set while this process is the schedule's leader: only it shows gauges from the database.
     """
 
@@ -74,6 +81,8 @@ class Program:
     drain: Drain
     sweep: Sweep
     watchdog: Watchdog
+    readers: Callable[[Collection[str]], Mapping[str, Reader]]
+    take_over: Callable[[Collection[str]], None]
     stop: Event
     leads: Event
 
@@ -97,19 +106,58 @@ class Program:
             time.sleep(0.02)
 
 
-@contextmanager
-def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None) -> Iterator[Program]:
+@dataclass(frozen=True, slots=True)
+class Ground:
     """
-    Yield what a process runs on, with the database open and of the right schema; close it after.
+    What a process keeps while its configuration changes.
 
-    Raises `ConfigError` where the configuration, the schema or the embedded server cannot be used, and
-    `DatabaseUnavailable` where the database does not answer.
+    Attributes:
+        leads: As of `Program`.
+    """
+
+    database: Database
+    listen_url: str
+    metrics: Metrics
+    gauges: _Gauges
+    receiver: Receiver
+    leads: Event
+
+
+@contextmanager
+def grounded(settings: Settings) -> Iterator[Ground]:
+    """
+    Yield what a process keeps, with the database open and of the right schema; close it after.
+
+    Raises `ConfigError` where the schema or the embedded server cannot be used, and `DatabaseUnavailable` where the
+    database does not answer.
     """
     with ExitStack() as stack:
         database, listen_url = _open(settings, stack)
-        stop, leads = Event(), Event()
+        leads = Event()
         gauges = _Gauges(database, leads)
         metrics = Metrics(gauges.now)
+        yield Ground(database, listen_url, metrics, gauges, Receiver(database, {}, metrics), leads)
+
+
+@contextmanager
+def program(
+    settings: Settings, *, beat: Callable[[str], None] = lambda _: None, ground: Ground | None = None
+) -> Iterator[Program]:
+    """
+    Yield what a process runs on: over *ground*, ready to take it over, else over one of its own; close it after.
+
+    Raises `ConfigError` where the configuration, the schema or the embedded server cannot be used, `NotAdopted` where
+    the mirror belongs elsewhere, and `DatabaseUnavailable` where the database does not answer.
+    """
+    with ExitStack() as stack:
+        if ground is None:
+            made = stack.enter_context(program(settings, beat=beat, ground=stack.enter_context(grounded(settings))))
+            made.take_over(())
+            yield made
+            return
+        database, listen_url, metrics = ground.database, ground.listen_url, ground.metrics
+        stop = Event()
+        settings = database.commit(partial(_ours, settings))
         known = providers()
         limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
         budgets = Budgets(database, limits, metrics, stop=stop)
@@ -125,8 +173,6 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
                 stack=stack,
             )
             adapters[source.name] = Pinned(known[source.provider].adapter(source, settings, hands), database)
-        gauges.budgets = budgets
-        gauges.kinds = {name: tuple(adapter.kinds) for name, adapter in adapters.items()}
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
         shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}
         drain = Drain(
@@ -157,7 +203,13 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
         turned = partial(
             _turned, beat, vouching if any(source.manage_webhooks for source in settings.sources) else None
         )
-        receiver = Receiver(database, _readers(settings, adapters, vouching), metrics, beat=turned)
+
+        def take_over(shut: Collection[str]) -> None:
+            ground.receiver.listen(readers(shut), beat=turned)
+            ground.gauges.budgets = budgets
+            ground.gauges.kinds = {name: tuple(adapter.kinds) for name, adapter in adapters.items()}
+
+        readers = partial(_readers, settings, adapters, vouching)
         watchdog = Watchdog(
             database, watched(settings, adapters), vouching=vouching, budgets=budgets, wake=drain.wake, beat=beat
         )
@@ -169,13 +221,31 @@ def program(settings: Settings, *, beat: Callable[[str], None] = lambda _: None)
             mirror=mirror,
             budgets=budgets,
             metrics=metrics,
-            receiver=receiver,
+            receiver=ground.receiver,
             drain=drain,
             sweep=sweep,
             watchdog=watchdog,
+            readers=readers,
+            take_over=take_over,
             stop=stop,
-            leads=leads,
+            leads=ground.leads,
         )
+
+
+def applied(database: Database, settings: Settings) -> None:
+    """Note that *settings* are served from now on: which sources, and what is configured, without secrets."""
+
+    def note(connection: Connection) -> None:
+        sources.serve(connection, {source.name: source.provider for source in settings.sources})
+        environment.apply(connection, written(settings, mirrored(settings)))
+
+    database.commit(note)
+
+
+def mirrored(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Return the names of the kinds that each configured source mirrors."""
+    known = providers()
+    return {source.name: _mirrored_kinds(source, known[source.provider]) for source in settings.sources}
 
 
 @contextmanager
@@ -193,11 +263,13 @@ class View:
 
     Attributes:
         kinds: The names of the mirrored kinds of every source.
+        estranged: Why this is a copy that is not adopted, in a sentence; None: the mirror belongs here.
     """
 
     database: Database
     budgets: Budgets
     kinds: Mapping[str, Sequence[str]]
+    estranged: str | None = None
 
 
 @contextmanager
@@ -207,8 +279,9 @@ def view(settings: Settings) -> Iterator[View]:
         database, _ = _open(settings, stack)
         known = providers()
         limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
-        kinds = {source.name: _mirrored_kinds(source, known[source.provider]) for source in settings.sources}
-        yield View(database, Budgets(database, limits, Metrics()), kinds)
+        with database.transaction() as connection:
+            estranged = environment.estranged(connection, public_url=settings.public_url)
+        yield View(database, Budgets(database, limits, Metrics()), mirrored(settings), estranged)
 
 
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
@@ -216,9 +289,39 @@ def every_kind() -> Mapping[str, Mapping[str, Kind]]:
     return {name: provider.kinds for name, provider in providers().items()}
 
 
-def _readers(settings: Settings, adapters: Mapping[str, Adapter], vouching: Vouching) -> dict[str, Reader]:
-    """Return what stands behind each name that deliveries may be sent to."""
+def _ours(settings: Settings, connection: Connection) -> Settings:
+    """Return *settings* as they may be used on this mirror; raises `NotAdopted` where it belongs elsewhere."""
+    estranged = environment.estranged(connection, public_url=settings.public_url)
+    if estranged is not None:
+        raise NotAdopted(estranged)
+    environment.remember(connection, public_url=settings.public_url)
+    shut = sources.shut(connection)
+    sources.follow(connection, [source.name for source in settings.sources if source.name not in shut])
+    for source in settings.sources:
+        if source.name in shut:
+            structlog.get_logger().warning("source.shut", source=source.name, because=shut[source.name].told())
+    return _without(settings, shut)
+
+
+def _without(settings: Settings, shut: Collection[str]) -> Settings:
+    """Return *settings* but for these sources, and endpoints that have no other."""
+    left = [
+        replace(endpoint, sources=tuple(name for name in endpoint.sources if name not in shut))
+        for endpoint in settings.endpoints
+    ]
+    return replace(
+        settings,
+        sources=tuple(source for source in settings.sources if source.name not in shut),
+        endpoints=tuple(endpoint for endpoint in left if endpoint.sources),
+    )
+
+
+def _readers(
+    settings: Settings, adapters: Mapping[str, Adapter], vouching: Vouching, shut: Collection[str]
+) -> dict[str, Reader]:
+    """Return what stands behind each name that deliveries may be sent to, but for these sources."""
     readers: dict[str, Reader] = {}
+    settings = _without(settings, shut)
     for source in settings.sources:
         secrets = [secret.reveal() for secret in source.webhook_secrets]
         readers[source.name] = Own(adapters[source.name], secrets, partial(vouching.secrets, source.name))

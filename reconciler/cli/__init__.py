@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reconciler.cli import acting, planning, reconciling, showing, upgrading
+from reconciler.cli import accounts, acting, planning, reconciling, showing, upgrading
 from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
@@ -63,6 +63,8 @@ def _app() -> typer.Typer:
     app.callback(invoke_without_command=True)(reconciling.reconcile)
     for command in _commands():
         app.command()(command)
+    for group in (accounts.source_commands(), accounts.config_commands()):
+        app.add_typer(group)
     return app
 
 
@@ -81,6 +83,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
         planning.plan,
         acting.migrate,
         upgrading.upgrade_api,
+        accounts.adopt,
         acting.demo,
         acting.sandbox,
     )

@@ -18,9 +18,9 @@ from reconciler.cli.options import Format
 from reconciler.cli.output import Output
 from reconciler.cli.showing import one_of
 from reconciler.daemon import Role
-from reconciler.errors import ConfigError
+from reconciler.errors import ConfigError, NotAdopted
 from reconciler.model import ObjectRef, Reason
-from reconciler.store import events, pauses, refetches, statements, story
+from reconciler.store import events, pauses, refetches, sources, statements, story
 from reconciler.store import migrate as migrations
 from reconciler.store.refetches import Want
 
@@ -48,8 +48,8 @@ def serve(
     """Run the daemon: take deliveries, keep the mirror fresh, sweep every night."""
     del shape
     settings = options.settings(context, config)
-    options.start_log(settings, sys.stderr, level="info")
-    raise typer.Exit(daemon.serve(settings, role))
+    options.start_log(settings, sys.stderr, level=settings.log.level)
+    raise typer.Exit(daemon.serve(settings, role, reread=lambda: options.settings(context, config)))
 
 
 def refetch(
@@ -107,6 +107,8 @@ def replay(
         return wanted + len(refetches.want(connection, [Want(ref, Reason.REPLAY) for ref in left]))
 
     with bootstrap.view(settings) as view:
+        if view.estranged is not None:
+            raise NotAdopted(view.estranged)
         options.one_of(source, tuple(view.kinds), what="source")
         wanted = view.database.commit(want)
     if options.shape(context, shape) is Format.JSON:
@@ -206,6 +208,9 @@ def _put_off(program: Program, ref: ObjectRef, until: datetime) -> Looked | None
     with program.database.transaction() as connection:
         row = statements.row(connection, "refetch", refetches.key(ref))
         paused = [each for each in pauses.standing(connection) if each.source == ref.source]
+        held = sources.held(connection).get(ref.source)
+    if held is not None:
+        return Looked(ref, None, str(held))
     if paused:
         return Looked(ref, None, f"{paused[0].because}; {ref.source} is left alone until {times.iso(paused[0].until)}")
     if row is None or row.due_at < until:

@@ -13,7 +13,7 @@ from reconciler.cli.options import Format
 from reconciler.cli.output import Output
 from reconciler.errors import ConfigError
 from reconciler.model import ObjectRef
-from reconciler.store import slots, statements, story
+from reconciler.store import slots, sources, statements, story
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -289,7 +289,8 @@ def _status(connection: Connection, view: View, settings: Settings) -> Told:
     queues = story.queues(connection, now=now)
     fresh = story.freshness(connection, names, now=now)
     last = story.last_runs(connection, names)
-    paused = {pause.source: pause.what for pause in story.pauses(connection, now=now)}
+    paused = {pause.source: pause.what for pause in reversed(story.pauses(connection, now=now))}
+    shut = sources.shut(connection)
     budgets = view.budgets.standing(connection, now=now)
 
     def source(name: str, provider: str) -> Told:
@@ -299,7 +300,7 @@ def _status(connection: Connection, view: View, settings: Settings) -> Told:
         return {
             "source": name,
             "provider": provider,
-            "state": paused.get(name, "ok"),
+            "state": str(shut[name].state) if name in shut else paused.get(name, "ok"),
             "freshness_seconds": fresh.get(name, {"p50": None, "p99": None}),
             "queue": queue.open,
             "oldest_seconds": None if queue.oldest is None else max(int((now - queue.oldest).total_seconds()), 0),
@@ -311,11 +312,18 @@ def _status(connection: Connection, view: View, settings: Settings) -> Told:
             "next_run": {"trigger": trigger, "at": times.iso(moment)},
         }
 
-    return {
-        "ready": True,
-        "alarms": [story.alarm(each) for each in story.alarms(connection, view.kinds, now=now)],
+    copy = view.estranged
+    told = {
+        "ready": copy is None,
+        "alarms": [
+            *([] if copy is None else [{"what": "not_adopted", "source": "", "since": None, "because": copy}]),
+            *(story.alarm(each) for each in story.alarms(connection, view.kinds, now=now)),
+        ],
         "sources": [source(each.name, each.provider) for each in settings.sources],
     }
+    not_live = sources.not_live(connection, [name for name in names if name not in shut])
+    left = [{"source": name, "objects": objects} for name, objects in not_live.items()]
+    return told | ({"not_live": left} if left else {})
 
 
 def _show_status(output: Output, told: Told) -> None:
@@ -339,10 +347,12 @@ def _show_status(output: Output, told: Told) -> None:
     if budgets:
         output.line("")
         output.table(("source", "budget", "left", "limit"), budgets)
+    for each in told.get("not_live", ()):
+        output.line(f"NOT LIVE {each['source']}: nothing keeps its {each['objects']} objects fresh")
     for alarm in told["alarms"]:
         since = f" since {spelled(alarm['since'])}" if alarm["since"] else ""
         because = f": {alarm['because']}" if "because" in alarm else ""
-        output.line(f"ALARM {alarm['source']}: {alarm['what'].replace('_', ' ')}{since}{because}")
+        output.line(f"ALARM {alarm['source'] or 'all sources'}: {alarm['what'].replace('_', ' ')}{since}{because}")
     if not told["alarms"]:
         output.line("no alarms")
 

@@ -98,6 +98,18 @@ class AdminSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """
+    What a daemon tells about itself.
+
+    Attributes:
+        level: From this one up.
+    """
+
+    level: str = key(values.log_level, "info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletesStop:
     """
     When so much of a kind goes at once that it is more likely a mistake.
@@ -310,6 +322,7 @@ class Settings:
     database: DatabaseSettings = table(DatabaseSettings)
     web: WebSettings = table(WebSettings)
     admin: AdminSettings = table(AdminSettings)
+    log: LogSettings = table(LogSettings)
     drain: DrainSettings = table(DrainSettings)
     schedule: ScheduleSettings = table(ScheduleSettings)
     sources: tuple[Source, ...] = ()

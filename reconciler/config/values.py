@@ -33,6 +33,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _POINTER = re.compile(r"(/([^~]|~[01])*)+")
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 _WAYS = "env:NAME, file:/PATH or credential:NAME"
 _HIGHEST_PORT = 65535
 
@@ -144,6 +145,13 @@ def schema(given: Given) -> str:
 def version(given: Given) -> str:
     """Read the name of an API version."""
     return _matching(_VERSION, given, "is no API version; write it as the provider does")
+
+
+def log_level(given: Given) -> str:
+    """Read from which level on the log is written."""
+    if given.text() not in _LEVELS:
+        raise ValueError(f"{given.value!r} is no level of the log; it is one of {', '.join(_LEVELS)}")
+    return given.text()
 
 
 def flag(given: Given) -> bool:

@@ -244,6 +244,10 @@ class Drain:
         self.wake()
         return wanted[ref]
 
+    def lost(self, ref: ObjectRef) -> str | None:
+        """Return the scope, or '' for the source, that turns out to answer nobody, now paused; raises `SourceBusy`."""
+        return self._looking.pausing.lost(ref)
+
     def back_off(self, attempts: int) -> timedelta:
         """Return how long to wait after so many failures: half to all of 1 s doubled each time, at most of 10 min."""
         return self._looking.back_off(attempts)

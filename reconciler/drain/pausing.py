@@ -61,8 +61,23 @@ class Pausing:
     def probe(self, ref: ObjectRef) -> Probe:
         """Ask who we are, in the source and in the scope: where not even that is answered, pause it."""
         with self._budgets.calling(Lane.LIVE, deadline=_ASKS_WITHIN) as calls:
-            away = any(self._is_away(ref.source, scope) for scope in dict.fromkeys(("", ref.scope)))
+            away = any(self._asked(ref.source, scope) is not None for scope in dict.fromkeys(("", ref.scope)))
         return Probe(away, calls.count)
+
+    def lost(self, ref: ObjectRef) -> str | None:
+        """
+        Ask who we are where a list was refused: return the scope that answers nobody, now paused; None: it answers.
+
+        Empty: all of the source. Raises `SourceBusy` where that cannot be asked now.
+        """
+        with self._budgets.calling(Lane.SWEEP, deadline=_ASKS_WITHIN):
+            for scope in dict.fromkeys(("", ref.scope)):
+                error = self._asked(ref.source, scope)
+                if isinstance(error, SourceBusy):
+                    raise error
+                if error is not None:
+                    return scope
+        return None
 
     def answered(self, leased: Leased) -> None:
         """Take the source and the scope up again: a read that began after their pause was answered."""
@@ -76,18 +91,19 @@ class Pausing:
             self._paused.discard(ref.source)
             self._log.info("source.resumed", source=ref.source, scope=ref.scope)
 
-    def _is_away(self, source: str, scope: str) -> bool:
+    def _asked(self, source: str, scope: str) -> SourceError | None:
+        """Ask who we are; return why that was not answered, and pause what answers nobody."""
         try:
             self._adapters[source].identity(scope)
-        except SourceBusy:
-            return True
+        except SourceBusy as busy:
+            return busy
         except AccessLost as lost:
-            self._pause(source, scope, "access_lost", lost)
-            return True
+            self._pause(source, scope, lost.what, lost)
+            return lost
         except SourceError as away:
             self._pause(source, scope, "unavailable", away)
-            return True
-        return False
+            return away
+        return None
 
     def _pause(self, source: str, scope: str, what: str, error: SourceError) -> None:
         first = max(FIRST_PAUSE, asked_to_wait(error) or FIRST_PAUSE)

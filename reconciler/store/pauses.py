@@ -19,7 +19,8 @@ class Pause:
     A source, or one scope of it, that is left alone until a time.
 
     Attributes:
-        what: `unavailable` or `access_lost`.
+        what: `unavailable`, or `access_lost`, where the provider says so `suspended` or `uninstalled`, or `paused` by a
+            person, which no read ends.
         until: When it is tried again; it stands until a read succeeds.
     """
 

@@ -94,7 +94,7 @@ RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
           COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at;
 
 -- name: lease_one
--- Lease this refetch if it is open, due and free. At most one row, as of `lease`.
+-- Lease this refetch if it is open, due and free, and no person has paused its source. At most one row, as of `lease`.
 WITH due AS MATERIALIZED (
     SELECT mine.source, mine.scope, mine.kind, mine.id
     FROM refetches AS mine
@@ -106,6 +106,11 @@ WITH due AS MATERIALIZED (
       AND (mine.leased_until IS NULL OR mine.leased_until <= COALESCE(%(now)s::timestamptz, clock_timestamp()))
       AND NOT EXISTS (
           SELECT FROM shapes WHERE shapes.source = mine.source AND shapes.kind = mine.kind AND shapes.n > %(n)s
+      )
+      AND NOT EXISTS (
+          SELECT FROM pauses
+          WHERE pauses.source = mine.source AND pauses.scope = '' AND pauses.what = 'paused'
+            AND pauses.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
       )
     FOR UPDATE OF mine SKIP LOCKED
 )

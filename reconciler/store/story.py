@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reconciler import content, times
 from reconciler.model import ObjectRef
-from reconciler.store import refetches, statements
+from reconciler.store import refetches, sources, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from reconciler.model import JSON
+    from reconciler.store.sources import Refused
 
 Told: TypeAlias = dict[str, Any]
 """A JSON object with the columns of a row."""
@@ -77,8 +78,9 @@ class Alarm:
     Something that needs a person.
 
     Attributes:
-        what: dead_letters, access_lost, source_unavailable, never_swept, watermark_old or nightly_incomplete, or what
-            the watchdog found: subscription_lost, silence, deprecated or version_drift.
+        what: dead_letters, access_lost, suspended, uninstalled, paused, permission_missing, source_unavailable,
+            never_swept, watermark_old or nightly_incomplete, or what the watchdog found: subscription_lost, silence,
+            deprecated or version_drift.
         since: Since when it stands; None: from the beginning.
         because: What exactly, and the way out; empty where `what` says it.
     """
@@ -249,15 +251,18 @@ def alarms(connection: Connection, kinds: Mapping[str, Collection[str]], *, now:
     found = [
         Alarm("dead_letters", row.source, row.since) for row in statements.rows(connection, "dead_letters") if row.dead
     ]
-    for pause in pauses(connection, now=moment):
+    standing = pauses(connection, now=moment)
+    for pause in standing:
         what = {"unavailable": "source_unavailable"}.get(pause.what, pause.what)
-        found.append(Alarm(what, pause.source, pause.since))
-    found += _unswept(swept(connection), kinds, moment)
+        found.append(Alarm(what, pause.source, pause.since, pause.because))
+    refused = sources.refused(connection)
+    found += _refused(refused)
+    found += _unswept(swept(connection), _readable(kinds, standing, refused), moment)
     parameters = {"source": list(kinds), "trigger": list(_SCHEDULED)}
     found += [
         Alarm("nightly_incomplete", row.source, row.started_at)
         for row in statements.rows(connection, "last_runs", parameters)
-        if row.state not in {"complete", "running"}
+        if row.state not in {"complete", "running"} and not sources.excused(connection, row.id, row.source)
     ]
     found += _found(connection)
     once = {(alarm.source, alarm.what): alarm for alarm in reversed(found)}
@@ -279,6 +284,27 @@ def _found(connection: Connection) -> Iterable[Alarm]:
         more = f"; and {len(rows) - _SHOWN_FINDINGS} more" if len(rows) > _SHOWN_FINDINGS else ""
         because = "; ".join(row.because for row in rows[:_SHOWN_FINDINGS]) + more
         yield Alarm(what, source, min(row.since for row in rows), because)
+
+
+def _refused(refused: Sequence[Refused]) -> Iterable[Alarm]:
+    """Yield an alarm for each source whose credential may not read kinds, since the oldest, with their names."""
+    for source in dict.fromkeys(each.source for each in refused):
+        mine = [each for each in refused if each.source == source]
+        kinds = ", ".join(dict.fromkeys(each.kind for each in mine))
+        yield Alarm("permission_missing", source, min(each.since for each in mine), f"{kinds}: {mine[0].because}")
+
+
+def _readable(
+    kinds: Mapping[str, Collection[str]], standing: Sequence[Row[Any]], refused: Sequence[Refused]
+) -> dict[str, list[str]]:
+    """Return the kinds that no alarm of its own says nobody can sweep now."""
+    closed = {pause.source for pause in standing if not pause.scope and pause.what != "unavailable"}
+    unread = {(each.source, each.kind) for each in refused}
+    return {
+        source: [kind for kind in names if (source, kind) not in unread]
+        for source, names in kinds.items()
+        if source not in closed
+    }
 
 
 def _unswept(

@@ -225,10 +225,10 @@ SELECT source, count(*) AS dead, min(dead_at) AS since FROM refetches WHERE dead
 SELECT source, kind, min(swept_until) AS swept_until FROM watermarks GROUP BY source, kind;
 
 -- name: standing_pauses
--- Every pause that stands now.
+-- Every pause that stands now; who was lost is so until it answers again, asked or not.
 SELECT source, scope, what, because, since, until
 FROM pauses
-WHERE until > COALESCE(%(now)s::timestamptz, clock_timestamp())
+WHERE until > COALESCE(%(now)s::timestamptz, clock_timestamp()) OR what IN ('access_lost', 'suspended', 'uninstalled')
 ORDER BY source, scope;
 
 -- name: last_runs

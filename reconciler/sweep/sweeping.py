@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, Thread
@@ -14,9 +15,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from reconciler.adapter import Listing, one_pass, patiently
-from reconciler.errors import ConfigError, DatabaseUnavailable, ReconcilerError, SourceError, SourceRefused
+from reconciler.errors import (
+    AccessLost,
+    ConfigError,
+    DatabaseUnavailable,
+    ReconcilerError,
+    SourceBusy,
+    SourceError,
+    SourceRefused,
+)
 from reconciler.model import Hint, ObjectRef, Via
-from reconciler.store import marks, runs
+from reconciler.store import marks, pauses, runs, sources
 from reconciler.sweep.asked import Going, KindReport, Progress
 from reconciler.sweep.pages import drawn, listed
 from reconciler.sweep.taking import Comparing, Repairing
@@ -47,6 +56,32 @@ PATIENCE = timedelta(seconds=60)
 _RENEW_EVERY = runs.HOLD.total_seconds() / 4
 _SHOWN_EVERY, _LOOKS_EVERY = 1.0, 0.05
 _PIECE = 500
+
+
+@dataclass(slots=True)
+class Standing:
+    """
+    How a source stands while a run lists it.
+
+    Attributes:
+        closed: Why nothing of it is listed: a person paused it, or it turned out to answer nobody; empty: it is.
+        refused: The (scope, kind) pairs that could not be read the last time.
+        paused: The scopes, '' for all, that answered nobody the last time.
+    """
+
+    closed: str
+    refused: set[tuple[str, str]]
+    paused: set[str]
+
+    @classmethod
+    def of(cls, connection: Connection, source: str) -> Standing:
+        """Return how *source* stands before the run has asked it anything."""
+        held = sources.held(connection).get(source)
+        return cls(
+            closed="" if held is None else str(held),
+            refused={(each.scope, each.kind) for each in sources.refused(connection) if each.source == source},
+            paused={each.scope for each in pauses.standing(connection) if each.source == source},
+        )
 
 
 class Sweep:
@@ -259,17 +294,22 @@ class Sweep:
     def _list_source(self, going: Going, source: str) -> None:
         reports = [report for report in going.reports if report.source == source]
         going.feeds[source] = one_pass(self._adapters[source], [report.kind for report in reports])
+        standing = self._database.commit(partial(Standing.of, source=source))
         for report in reports:
-            self._list_kind(going, report)
+            if standing.closed:
+                report.error = standing.closed
+            else:
+                self._list_kind(going, report, standing)
         del going.feeds[source]
 
-    def _list_kind(self, going: Going, report: KindReport) -> None:
+    def _list_kind(self, going: Going, report: KindReport, standing: Standing) -> None:
         adapter = self._adapters[report.source]
         try:
             self._refuse_older_shape(report)
             first, *others = patiently(partial(adapter.scopes, report.kind)) or ("",)
         except SourceError as error:
             self._say_incomplete(report, error)
+            self._note_lost(going, report, error, standing)
             return
         report.scope = first
         for each in (report, *(going.beside(report, scope) for scope in others)):
@@ -277,11 +317,41 @@ class Sweep:
                 self._list_scope(going, each, adapter, each.scope)
             except SourceError as error:  # of one scope: the others are swept all the same
                 self._say_incomplete(each, error)
+                self._note_lost(going, each, error, standing)
+            else:
+                self._note_seen(going, each, standing)
 
     def _say_incomplete(self, report: KindReport, error: SourceError) -> None:
         report.error = str(error) or type(error).__name__
         told = {"scope": report.scope} if report.scope else {}
         self._log.warning("sweep.incomplete", source=report.source, kind=report.kind, because=report.error, **told)
+
+    def _note_lost(self, going: Going, report: KindReport, error: SourceError, standing: Standing) -> None:
+        """Where a list may not be read: find out whether the source or the scope is lost, or only this kind is."""
+        if not isinstance(error, AccessLost) or going.asked.dry_run:
+            return
+        try:
+            lost = self._drain.lost(ObjectRef(report.source, report.scope, report.kind, ""))
+        except SourceBusy:
+            return
+        if lost is not None:
+            standing.closed = "" if lost else report.error or ""
+        elif self._database.commit(partial(_refused, report=report)):
+            told = {"source": report.source, "scope": report.scope, "kind": report.kind}
+            self._log.error("source.refused", **told, because=report.error)
+
+    def _note_seen(self, going: Going, report: KindReport, standing: Standing) -> None:
+        """Forget what the listing of a kind has shown to be over."""
+        if going.asked.dry_run:
+            return
+        if (report.scope, report.kind) in standing.refused:
+            self._database.commit(partial(_permitted, report=report))
+            self._log.info("source.permitted", source=report.source, scope=report.scope, kind=report.kind)
+        if {"", report.scope} & standing.paused:
+            ended = partial(pauses.unpause, source=report.source, scope=report.scope, began_at=going.started_at)
+            if self._database.commit(ended):
+                self._log.info("source.resumed", source=report.source, scope=report.scope)
+            standing.paused -= {"", report.scope}
 
     def _refuse_older_shape(self, report: KindReport) -> None:
         newest = self._database.commit(lambda c: runs.newest_shape(c, report.source, report.kind))
@@ -415,6 +485,14 @@ class Sweep:
             with going.lock:
                 report.calls += looked.calls
         return turned
+
+
+def _refused(connection: Connection, report: KindReport) -> bool:
+    return sources.refuse(connection, report.source, report.scope, report.kind, because=report.error or "")
+
+
+def _permitted(connection: Connection, report: KindReport) -> bool:
+    return sources.permit(connection, report.source, report.scope, report.kind)
 
 
 def _never_swept(connection: Connection, pairs: Sequence[tuple[str, str]]) -> frozenset[tuple[str, str]]:

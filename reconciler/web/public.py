@@ -136,6 +136,8 @@ class _Deliveries:
             return JSONResponse({"error": reason(error)}, status)
         except DatabaseUnavailable:
             return JSONResponse({"error": "unavailable"}, 503, headers=_COME_AGAIN)
+        except KeyError:  # nobody listens there any more
+            raise HTTPException(404) from None
         return JSONResponse(
             {"event_id": receipt.event_id or None, "duplicate": receipt.duplicate},
             headers={"X-Duplicate": "1"} if receipt.duplicate else None,
