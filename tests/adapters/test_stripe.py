@@ -333,6 +333,24 @@ def test_a_discount_concerns_customer_and_subscription(stripe_at: MakeStripe) ->
     assert {each.ref for each in notification.named} == {ref("customer", "cus_1"), ref("subscription", "sub_1")}
 
 
+def test_an_item_that_was_taken_off_is_named(stripe_at: MakeStripe) -> None:
+    """An event names the items that a subscription has and those that it had: of these one may be gone."""
+
+    def items(*ids: str) -> dict[str, Any]:
+        return {"items": {"object": "list", "data": [{"object": "subscription_item", "id": id_} for id_ in ids]}}
+
+    told = event("customer.subscription.updated", {"object": "subscription", "id": "sub_1", **items("si_1")})
+    told["data"]["previous_attributes"] = items("si_1", "si_2")
+
+    notification = read(stripe_at(kinds=["subscription", "subscription_item"]), told)
+
+    assert [each.ref for each in notification.named] == [
+        ref("subscription", "sub_1"),
+        ref("subscription_item", "si_1"),
+        ref("subscription_item", "si_2"),
+    ]
+
+
 def test_kinds_that_are_not_mirrored_are_not_named(stripe_at: MakeStripe) -> None:
     """An event about a kind that the source leaves out is authentic and names nothing."""
     adapter = stripe_at(kinds=["customer"])
