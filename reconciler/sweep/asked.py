@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from reconciler.adapter import Feed
+    from reconciler.adapter import Feed, Probed
     from reconciler.store.guard import Outcome
     from reconciler.times import Last
 
@@ -117,6 +117,7 @@ class Going:
 
     Attributes:
         feeds: What shows the changes of each source, by its name, for as long as its kinds are listed.
+        probed: What moved in each source, by its name, as far as it tells that in few calls.
         loading: The (source, kind) pairs that were never swept before: what is new there is no drift.
         ended: Set when the run must stop asking its providers: another took its kinds over, or the process stops.
         compared: What a dry run has looked at.
@@ -128,6 +129,7 @@ class Going:
     reports: list[KindReport]
     loading: frozenset[tuple[str, str]]
     feeds: dict[str, Feed] = field(default_factory=dict)
+    probed: dict[str, Probed | None] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -28,6 +28,7 @@ from reconciler.model import Hint, ObjectRef, Via
 from reconciler.store import marks, pauses, runs, sources
 from reconciler.sweep.asked import Going, KindReport, Progress
 from reconciler.sweep.pages import drawn, listed
+from reconciler.sweep.sparing import Sparing
 from reconciler.sweep.taking import Comparing, Repairing
 from reconciler.sweep.windows import window
 
@@ -111,6 +112,7 @@ class Sweep:
         self._workers = workers
         self._metrics = metrics
         self._stop = stop
+        self._sparing = Sparing(database, budgets, overlap=schedule.overlap)
         self._going: dict[int, Going] = {}
         self._log = structlog.get_logger()
 
@@ -306,11 +308,15 @@ class Sweep:
         adapter = self._adapters[report.source]
         try:
             self._refuse_older_shape(report)
-            first, *others = patiently(partial(adapter.scopes, report.kind)) or ("",)
+            scopes = patiently(partial(adapter.scopes, report.kind)) or ("",)
+            left = self._sparing.left(going, report, adapter, scopes)
         except SourceError as error:
             self._say_incomplete(report, error)
             self._note_lost(going, report, error, standing)
             return
+        if not left:
+            return
+        first, *others = left
         report.scope = first
         for each in (report, *(going.beside(report, scope) for scope in others)):
             try:

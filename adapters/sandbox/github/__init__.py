@@ -76,6 +76,8 @@ class Habits:
         hidden: Repositories, by number, that nobody sees any more.
         shifts: What may happen between two pages, by the fault `shift_pages`: touch, create, delete.
         content_type: Of hooks that were not told: json or form.
+        queries: Whether GraphQL answers this token at all.
+        installed: `yes`, or what became of the app's installations: `suspended` or `no`.
     """
 
     limit: int = 5000
@@ -86,6 +88,8 @@ class Habits:
     hidden: Sequence[str] = ()
     shifts: Sequence[str] = SHIFTS
     content_type: str = "json"
+    queries: bool = True
+    installed: str = "yes"
 
 
 class Heard:
@@ -184,7 +188,7 @@ class GitHubSandbox:
         groups = (
             Inside(self._shelves, self._ledger),
             Owners(self._shelves, self._access),
-            GraphQL(self._shelves),
+            GraphQL(self._shelves, self._access),
             Hooking(self.machinery, self._ledger, self._hooks, new_id=self.new_endpoint_id),
         )
         return {operation: act for group in groups for operation, act in group.operations().items()}
@@ -201,6 +205,7 @@ class GitHubSandbox:
         habits = habits_from(asked)
         self._habits = habits
         self._access.limit, self._access.hidden = habits.limit, frozenset(habits.hidden)
+        self._access.queries, self._access.installed = habits.queries, habits.installed
         if isinstance(asked, dict) and "limit" in asked:
             self._access.forget()
         self._voice.retry_after = habits.retry_after
@@ -238,5 +243,7 @@ def _sensible(name: str, value: JSON) -> bool:
         "limit_status": (403, 429),
         "cursors": (True, False),
         "content_type": ("json", "form"),
+        "queries": (True, False),
+        "installed": ("yes", "suspended", "no"),
     }
     return value in choices[name]

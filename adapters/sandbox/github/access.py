@@ -94,6 +94,8 @@ class Access:
         hidden: Repositories, by number, that nobody sees any more.
         limit: Calls an hour.
         limit_status: How a call after the last is answered: 403 or 429.
+        queries: Whether GraphQL answers anybody.
+        installed: `yes`, or what became of the app's installations: `suspended` or `no`.
     """
 
     machinery: Machinery
@@ -103,6 +105,8 @@ class Access:
     hidden: frozenset[str] = frozenset()
     limit: int = 5000
     limit_status: int = 403
+    queries: bool = True
+    installed: str = "yes"
     _minted: dict[str, Minted] = field(default_factory=dict)
     _allowances: dict[tuple[str, str], Allowance] = field(default_factory=dict)
 
@@ -157,11 +161,20 @@ class Access:
         """Give every caller a whole hour's calls again."""
         self._allowances.clear()
 
+    def check_installed(self, status: int) -> None:
+        """Raise `Denied` where the app's installations are suspended, or gone: then with *status*."""
+        if self.installed == "suspended":
+            raise Denied(403, "This installation has been suspended")
+        if self.installed == "no":
+            raise bad_credentials() if status == 401 else Denied(status, "Not Found")
+
     def _known(self, credentials: str) -> Visit:
         who = hashlib.sha256(credentials.encode()).hexdigest()[:16]
         if credentials.count(".") == 2:
             self._check_jwt(credentials)
             return Visit(f"app {APP_ID}", "app")
+        if credentials in self._minted:
+            self.check_installed(401)
         minted = self._minted.get(credentials)
         if minted is not None and minted.ends > self.machinery.clock.now():
             owner = self.installations.get(minted.installation, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from adapters.sandbox.github.access import not_permitted
 from adapters.sandbox.github.answers import Denied, success
 from adapters.sandbox.github.bodies import node, stamp
 from reconciler.content import parse
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from adapters.sandbox.github.access import Access
     from adapters.sandbox.github.calls import Call, Operations, Shelves
     from adapters.sandbox.world import JSON, Body
 
@@ -38,17 +40,23 @@ _FIELDS = {"updatedAt": "_updated", "createdAt": "_created"}
 class GraphQL:
     """Answers one sort of query: nodes by their ids, and the newest of what repositories hold."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: Shelves, access: Access) -> None:
         self._shelves = shelves
+        self._access = access
 
     def operations(self) -> Operations:
         """Return what answers each operation."""
         return {"POST /graphql": self._query}
 
-    def _query(self, call: Call) -> Response:
-        asked = _asked(call.sent)
+    def _check(self, call: Call) -> None:
         if call.visit.sort == "anonymous":
             raise Denied(401, "This endpoint requires you to be authenticated.", docs="graphql")
+        if not self._access.queries:
+            raise not_permitted(call.visit.sort)
+
+    def _query(self, call: Call) -> Response:
+        asked = _asked(call.sent)
+        self._check(call)
         ids = asked["variables"].get("ids")
         query = asked["query"]
         if not isinstance(ids, list) or "nodes(ids: $ids)" not in query:

@@ -239,7 +239,9 @@ class Owners:
         return success(self._installed(call, self._named(call)))
 
     def _mint(self, call: Call) -> Response:
-        return success(self._access.mint(self._named(call)), status=201)
+        installation = self._named(call)
+        self._access.check_installed(404)
+        return success(self._access.mint(installation), status=201)
 
     def _named(self, call: Call) -> str:
         """Return the id of the installation that the path names."""
