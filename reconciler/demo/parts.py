@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ class Part:
             f'name = "{self.source}"',
             f'provider = "{self.provider}"',
             f'api_base = "{url}"',
-            'kinds = "all"',
+            f"kinds = {json.dumps(list(self.first))}",
             f'webhook_secrets = ["env:DEMO_{self.provider.upper()}_WEBHOOKS"]',
             "calls_per_second = 600",
             *self.keys,
