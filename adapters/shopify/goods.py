@@ -173,13 +173,15 @@ ROWS: Final = (
             fetch="inventoryItem(id).inventoryLevel(locationId)",
             deletion="null: nothing is kept of the item there, or the item or location is gone",
             permission="read_inventory, read_locations",
-            cost="1 call; 1 per location and per 100 listed; all of them: 1 per 20 items",
-            page=20,
+            cost="1 call; 1 per location and per 100 listed; all of them: 1 per 15 items",
+            page=15,
             worth="stock is the one thing that is wrong within seconds; webhooks tell what is available and no more",
             unordered=("/quantities",),
             columns=columns("""
                 item text /item/id
                 location text /location/id
+                available bigint /available/0/quantity
+                on_hand bigint /onHand/0/quantity
                 active boolean /isActive
                 created_at timestamptz /createdAt
                 updated_at timestamptz /updatedAt

@@ -1346,10 +1346,15 @@ def test_own_lists_with_too_many(
         shopify_at(scripted(answer).url).fetch(ref("customer", 1))
 
 
+def thing(number: int) -> dict[str, Any]:
+    """Return as much of an inventory item as the adapter looks at."""
+    return {"id": f"gid://shopify/InventoryItem/{number}", "updatedAt": "2026-11-30T12:00:00Z"}
+
+
 def test_lists_out_of_order(scripted: MakeScripted, shopify_at: MakeShopify) -> None:
     """A list that is not in the order of ids could hide what is beyond the last: it raises."""
-    items = [{"id": f"gid://shopify/InventoryItem/{number}", "updatedAt": "2026-11-30T12:00:00Z"} for number in (9, 5)]
-    provider = scripted(lambda _: Said({"data": {"inventoryItems": connection(items, "c")}}))
+    pages = iter([connection([thing(9), thing(5)], "c"), connection([thing(12)])])
+    provider = scripted(lambda _: Said({"data": {"inventoryItems": next(pages)}}))
 
     with pytest.raises(SourceUnavailable, match="inventoryItems does not move on"):
         list(shopify_at(provider.url, kinds=["inventory_item"]).crawl("inventory_item", ""))
