@@ -57,6 +57,7 @@ class Forecast:
         scopes: In how many it lives.
         objects: How many there are; None: no call tells.
         exact: They were counted, not estimated.
+        least: No call tells how many: there are more than that, and all that follows from it is more.
         calls: To list them all, and fetch those that no list shows whole; None: no call tells.
         hours: As long as the source's limits, and the provider's own pace, let that take.
         gigabytes: Of bodies, as they are stored.
@@ -70,6 +71,7 @@ class Forecast:
     scopes: int = 0
     objects: int | None = None
     exact: bool = False
+    least: bool = False
     calls: int | None = None
     hours: float | None = None
     gigabytes: float | None = None
@@ -88,6 +90,7 @@ class _Sample:
 
     objects: int = 0
     exact: bool = True
+    least: bool = False
     pages: int = 0
     sizes: list[int] = field(default_factory=list)
     fetches: float = 0.0
@@ -127,6 +130,7 @@ def _extended(plain: Forecast, sample: _Sample, scopes: int, looked: int, limits
         scopes=scopes,
         objects=objects,
         exact=sample.exact and scopes == looked,
+        least=sample.least,
         calls=calls,
         hours=hours(calls, limits, at_least=listing * sample.pace),
         gigabytes=objects * size / _GIGABYTE,
@@ -148,31 +152,34 @@ def _spread(scopes: Sequence[str]) -> list[str]:
 def _sampled(adapter: Asked, kind: Kind, scopes: Sequence[str], spent: Calls) -> _Sample:
     sample = _Sample()
     for scope in scopes:
-        page = None if sample.sizes and isinstance(adapter, Counting) else _page(adapter, kind, scope, sample)
-        count = _count(adapter, kind, scope, page)
+        count = adapter.count(kind.name, scope) if isinstance(adapter, Counting) else None
+        if count is None or not sample.sizes:
+            count = _listed(adapter, kind, scope, count, sample, spent)
         sample.objects += count.objects
         sample.exact = sample.exact and count.exact
         sample.pages += max(1, math.ceil(count.objects / kind.page))
-        if page is not None and not sample.sizes:
-            _weigh(adapter, page, sample, spent)
     return sample
 
 
-def _page(adapter: Asked, kind: Kind, scope: str, sample: _Sample) -> Page | None:
-    """Return the first page of everything, and note how long it took."""
+def _listed(  # noqa: PLR0917 - a sample is taken of these
+    adapter: Asked, kind: Kind, scope: str, count: Count | None, sample: _Sample, spent: Calls
+) -> Count:
+    """Weigh the first page of everything, and return how many there are: *count*, else what two pages show."""
     began = monotonic()
-    page = next(iter(adapter.crawl(kind.name, scope)), None)
+    pages = iter(adapter.crawl(kind.name, scope))
+    page = next(pages, None)
     sample.pace = max(sample.pace, monotonic() - began)
-    return page
+    more = next(pages, None) if count is None and page is not None else None
+    if page is not None and not sample.sizes:
+        _weigh(adapter, page, sample, spent)
+    if count is not None:
+        return count
+    sample.least = sample.least or more is not None
+    return Count(_shown(page) + _shown(more), exact=more is None)
 
 
-def _count(adapter: Asked, kind: Kind, scope: str, page: Page | None) -> Count:
-    """Return how many there are: what the provider counts, else what one page shows, which may be all."""
-    told = adapter.count(kind.name, scope) if isinstance(adapter, Counting) else None
-    if told is not None:
-        return told
-    shown = 0 if page is None else len(page.snapshots) + len(page.hints)
-    return Count(shown, exact=shown < kind.page)
+def _shown(page: Page | None) -> int:
+    return 0 if page is None else len(page.snapshots) + len(page.hints)
 
 
 def _weigh(adapter: Asked, page: Page, sample: _Sample, spent: Calls) -> None:

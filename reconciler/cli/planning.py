@@ -42,8 +42,8 @@ def plan(
     """
     Forecast the calls, hours and gigabytes that loading kinds takes, and name what the credential lacks.
 
-    Asks the providers a few calls a kind and changes nothing. Exit code 1 where a permission is missing or a provider
-    did not answer.
+    Asks the providers a few calls a kind and loads nothing; the run that lists a kind whole is held against its
+    forecast. Exit code 1 where a permission is missing or a provider did not answer.
     """
     settings, output = options.settings(context, config), Output()
     options.start_log(settings, output.aside, level="error")
@@ -68,6 +68,7 @@ def _told(each: Forecast) -> Told:
         "scopes": each.scopes,
         "objects": each.objects,
         "exact": each.exact,
+        "least": each.least,
         "calls": each.calls,
         "hours": None if each.hours is None else round(each.hours, 4),
         "gigabytes": None if each.gigabytes is None else round(each.gigabytes, 6),
@@ -81,8 +82,8 @@ def _told(each: Forecast) -> Told:
 def _show(output: Output, found: Sequence[Forecast], prepared: Planning) -> None:
     rows: list[list[Cell]] = [
         [
-            *(each.source, each.kind.name, each.scopes, _objects(each), each.calls),
-            *(_amount(each.hours), _amount(each.gigabytes), each.kind.permission),
+            *(each.source, each.kind.name, each.scopes, _objects(each), _sure(each, each.calls)),
+            *(_sure(each, _amount(each.hours)), _sure(each, _amount(each.gigabytes)), each.kind.permission),
         ]
         for each in found
     ]
@@ -93,6 +94,8 @@ def _show(output: Output, found: Sequence[Forecast], prepared: Planning) -> None
         size = sum(each.gigabytes or 0.0 for each in known)
         rows.append([name, "all of these", None, None, calls, _amount(together), _amount(size), None])
     output.table(_COLUMNS, rows)
+    if any(each.least for each in found):
+        output.line("+: no call tells how many there are; it is more than that")
     for each in found:
         if each.missing:
             output.line(
@@ -104,7 +107,11 @@ def _show(output: Output, found: Sequence[Forecast], prepared: Planning) -> None
 
 def _objects(each: Forecast) -> str:
     """Write a number as sure as it is."""
-    return "" if each.objects is None else f"{'' if each.exact else '~'}{each.objects}"
+    return _sure(each, each.objects if each.exact or each.least or each.objects is None else f"~{each.objects}")
+
+
+def _sure(each: Forecast, amount: Cell) -> str:
+    return "" if amount is None else f"{amount}{'+' if each.least else ''}"
 
 
 def _amount(value: float | None) -> str:

@@ -101,12 +101,13 @@ def test_a_count_is_taken() -> None:
     assert shown.spent.count == 2
 
 
-@pytest.mark.parametrize(("objects", "exact", "calls"), [(0, True, 1), (9, True, 1), (10, False, 1)])
-def test_without_a_count_a_page_has_to_do(objects: int, exact: bool, calls: int) -> None:  # noqa: FBT001 - a case
-    """A page that is not full shows all there are, a full one the least that there may be."""
+@pytest.mark.parametrize(("objects", "shown", "calls"), [(0, 0, 1), (10, 10, 1), (11, 11, 2), (1234, 20, 2)])
+def test_without_a_count_two_pages_have_to_do(objects: int, shown: int, calls: int) -> None:
+    """A list of one page shows all there are, a longer one the least that there may be."""
     found = seen(Shown({"thing": kind()}, objects))
 
-    assert (found.objects, found.exact, found.calls) == (objects, exact, calls)
+    assert (found.objects, found.calls) == (shown, calls)
+    assert (found.exact, found.least) == ((True, False) if objects <= 10 else (False, True))
 
 
 def test_hints_are_fetched() -> None:
