@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _ENDS_WITHIN = timedelta(seconds=60)  # reads and runs under way; a call takes 30 s at most
 _PAUSE = 0.1
+_PAUSES = "pauses"  # one may be left of a source that had the name before
 _RELOAD = "reload the daemon (systemctl reload reconciler)"
 
 
@@ -246,7 +247,9 @@ def _known(database: Database, settings: Settings, name: str) -> None:
 
 
 def _refuse_taken(database: Database, old: str, new: str) -> None:
-    held = database.commit(partial(sources.rows, source=new))
+    held = {
+        table: count for table, count in database.commit(partial(sources.rows, source=new)).items() if table != _PAUSES
+    }
     if old == new or held:
         why = "is its name already" if old == new else f"has {_counted(held)} of its own"
         raise ConfigError(f"{new} {why}; choose another name, or `reconcile source remove {new} --delete-data` first")

@@ -48,8 +48,10 @@ class Change:
 
     @property
     def what(self) -> str:
-        """Whether something was added, removed or changed."""
-        return "added" if self.before is None else "removed" if self.after is None else "changed"
+        """Whether a source or endpoint was added or removed, or a key changed."""
+        if isinstance(self.after, dict):
+            return "added"
+        return "removed" if isinstance(self.before, dict) else "changed"
 
     def told(self) -> Tree:
         """Return it as our JSON shows it."""
@@ -60,7 +62,7 @@ class Change:
             less = [f"-{each}" for each in self.before if each not in self.after]
             more = [f"+{each}" for each in self.after if each not in self.before]
             return f"{self.where}: {' '.join([*less, *more]) or 'in another order'}"
-        if isinstance(self.before, dict) or isinstance(self.after, dict):
+        if self.what != "changed":
             return f"{self.where}: {self.what}"
         return f"{self.where}: {_plain(self.before)} -> {_plain(self.after)}"
 

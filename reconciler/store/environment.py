@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def adopt(connection: Connection, *, public_url: str | None) -> Environment:
 def applied(connection: Connection) -> Applied | None:
     """Return what was configured when a daemon last applied its configuration; None: none ever did."""
     row = statements.row(connection, "applied_configuration")
-    return None if row is None else Applied(row.applied_at, content.parse(row.written))
+    return None if row is None else Applied(row.applied_at, json.loads(row.written))
 
 
 def apply(connection: Connection, written: Mapping[str, Any]) -> None:

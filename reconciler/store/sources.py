@@ -166,6 +166,9 @@ def rename(connection: Connection, source: str, renamed_to: str) -> int:
     told = {"source": source, "renamed_to": renamed_to}
     moved = int(statements.one(connection, "rename_source", told).moved)
     mark(connection, source, State.RENAMED, because=f"its rows are those of {renamed_to}", renamed_to=renamed_to)
+    # The name may be that of a source that was renamed or erased before.
+    mark(connection, renamed_to, State.LEFT_OUT)
+    resume(connection, renamed_to)
     return moved
 
 
