@@ -464,6 +464,7 @@ class Requests:
             kinds=request.kinds,
             full=request.full,
             dry_run=request.dry_run,
+            allow_deletes=request.allow_deletes,
         )
         try:
             run_id = self._program.sweep.begin(asked)

@@ -385,6 +385,7 @@ def _asked(due: Due) -> Asked:
         full=False,
         dry_run=False,
         light=due.trigger == LIGHT,
+        in_turn=due.trigger != LIGHT,
     )
 
 

@@ -21,6 +21,7 @@ from reconciler.embedded import Embedded
 from reconciler.endpoints import Endpoint, Own
 from reconciler.errors import NotAdopted
 from reconciler.metrics import Gauges, Metrics
+from reconciler.model import Verdict
 from reconciler.receive import Receiver
 from reconciler.store import database as databases
 from reconciler.store import environment, refetches, sources, statements, story
@@ -28,6 +29,7 @@ from reconciler.store import migrate as migrations
 from reconciler.store import mirror as mirrors
 from reconciler.store.marks import Marks
 from reconciler.store.mirror import Mirror, Rules
+from reconciler.store.shares import FAR, ShareStop
 from reconciler.store.tokens import SharedTokens
 from reconciler.store.vouching import Vouching
 from reconciler.sweep import Sweep
@@ -101,6 +103,8 @@ class Program:
                 return Looked(ref, None, row.last_error)
             if row is not None and row.done >= wanted:
                 return Looked(ref, row.verdict, None)
+            if row is not None and row.held_at is not None and row.due_at == FAR:
+                return Looked(ref, str(Verdict.DECLINED), row.last_error)
             if time.monotonic() >= until:
                 return None
             time.sleep(0.02)
@@ -393,7 +397,7 @@ class _Gauges:
             refetches={
                 (source, state): float(getattr(queue, state))
                 for source, queue in queues.items()
-                for state in ("due", "leased", "dead")
+                for state in ("due", "leased", "dead", "held")
             },
             watermark_age={pair: (now - until).total_seconds() for pair, until in swept.items()},
             budget_left={(each.source, each.name): float(each.left) for each in standing},
@@ -419,5 +423,6 @@ def _mirror(connection: Connection, settings: Settings, adapters: Mapping[str, A
         read_lag=settings.drain.read_lag,
         rewound_after=settings.drain.rewound_after,
         absence_recheck=settings.drain.absence_recheck,
+        share_stop=ShareStop(share=settings.drain.deletes_stop.share, above=settings.drain.deletes_stop.above),
     )
     return Mirror(kinds, rules)

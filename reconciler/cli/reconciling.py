@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _COMPLETE, _UNFINISHED, _DRIFT = 0, 1, 3
-_COUNTS = ("listed", "applied", "unchanged", "declined", "tied", "tombstones", "in_flight", "calls")
+_COUNTS = ("listed", "applied", "unchanged", "declined", "tied", "tombstones", "in_flight", "held", "calls")
 
 
 class Interrupted(ReconcilerError):
@@ -55,7 +56,10 @@ def reconcile(
         bool, typer.Option("--full", help="Compare every object, and prove each missing one gone.")
     ] = False,
     allow_deletes: Annotated[
-        bool, typer.Option("--allow-deletes", help="Go on although a large share of a kind goes at once.")
+        bool,
+        typer.Option(
+            "--allow-deletes", help="Let go what is gone of the sources or kinds named, however large a share that is."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what differs; repair nothing.")] = False,
     config: options.ConfigFile = None,
@@ -79,13 +83,14 @@ def reconcile(
         raise typer.Exit(2)
     if since is None:
         raise ConfigError("--since is missing; add --since 24h, an instant, or --since last")
-    if allow_deletes:
-        raise ConfigError("--allow-deletes: nothing to allow in this version, which holds no deletes back")
-    chosen = _asked(since, until, source or [], kind or [], full=full, dry_run=dry_run)
+    chosen = replace(
+        _asked(since, until, source or [], kind or []), full=full, dry_run=dry_run, allow_deletes=allow_deletes
+    )
+    chosen.check()
     raise typer.Exit(_run(context, chosen, config, shape))
 
 
-def _asked(since: str, until: str | None, sources: list[str], kinds: list[str], *, full: bool, dry_run: bool) -> Asked:
+def _asked(since: str, until: str | None, sources: list[str], kinds: list[str]) -> Asked:
     now = options.now()
     start = times.parse_since(since, now)
     end = None if until is None else times.parse_time(until, now)
@@ -97,9 +102,6 @@ def _asked(since: str, until: str | None, sources: list[str], kinds: list[str], 
         until=end,
         sources=tuple(dict.fromkeys(sources)),
         kinds=tuple(dict.fromkeys(kinds)),
-        full=full,
-        dry_run=dry_run,
-        light=False,
     )
 
 

@@ -157,6 +157,7 @@ class ScheduleSettings:
         light_every: A cheap pass over the change feeds between nights; None: off.
         overlap: How far before its watermark a sweep begins.
         in_flight: What changed less than this ago is not called drift yet.
+        full_every: In this time everything is compared once, a share each night; None: only what is asked for.
     """
 
     nightly: time = key(values.clock, "03:10")
@@ -164,6 +165,7 @@ class ScheduleSettings:
     light_every: timedelta | None = key(values.span_or_off, "1h")
     overlap: timedelta = key(values.duration, "2h")
     in_flight: timedelta = key(values.duration, "5m")
+    full_every: timedelta | None = key(values.span_or_off, "7d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from reconciler.drain.early import EarlyReads
 from reconciler.drain.pausing import Pausing, asked_to_wait
 from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceError, SourceRefused, SourceUnavailable
 from reconciler.model import Change, Origin, Proof, Reading, Reason, Verdict, Via
-from reconciler.store import events, guard, refetches, runs, statements
+from reconciler.store import events, guard, refetches, runs, shares, statements
 from reconciler.store.refetches import Absent, Again
 from reconciler.telling import tell
 
@@ -147,6 +147,8 @@ class Looking:
                 adapter.identity(leased.ref.scope)  # the parent must be readable, or nothing is proved
                 if not self._is_proved(leased):
                     return self._note_absence(leased, snapshot)
+            if snapshot.body is None and self._leave_to_run(leased, snapshot):
+                return Looked(leased.ref, None, f"{snapshot.because}; its run says whether it may go")
         except SourceError as error:
             return self._put_aside(leased, error)
         return self._conclude(leased, snapshot)
@@ -187,6 +189,10 @@ class Looking:
         now = statements.one(connection, "clock", {"now": None}).now
         early = self._early.judge(connection, leased, outcome=outcome, asked=asked.events, now=now)
         later = self._look_again(connection, leased, outcome, early, now)
+        if outcome.held:
+            shares.hold(connection, leased, because=outcome.because)
+            runs.answer(connection, leased, verdict="held")
+            return _Concluded(outcome, origin, (), (), now)
         if not refetches.settle(connection, leased, verdict=outcome.verdict):
             return _Concluded(outcome, origin, (), (), now)
         waiting = asked.event_ids if outcome.wanted is not None else early.waiting
@@ -257,6 +263,30 @@ class Looking:
         self._metrics.fetched(leased.ref.source, leased.ref.kind, "not_found")
         self.pausing.answered(leased)
         return Looked(leased.ref, None, f"{snapshot.because}; looked at again before it is believed")
+
+    def _leave_to_run(self, leased: Leased, snapshot: Snapshot) -> bool:
+        """
+        Put a proven absence aside if only a run asked for the read that has yet to say how much may go.
+
+        So a run lets go of all that it meets of a kind, or of nothing: it knows how much that is when all is read.
+        """
+
+        def leave(connection: Connection) -> bool:
+            if not shares.decides(connection, leased.ref) or events.lock(connection, leased):
+                return False
+            row = statements.row(connection, "object", refetches.key(leased.ref))
+            if row is None or row.deleted_at is not None:
+                return False
+            due_at = statements.one(connection, "clock", {"now": None}).now + shares.DECIDED_WITHIN
+            if refetches.postpone(connection, leased, due_at=due_at, because=snapshot.because, counts=False):
+                runs.answer(connection, leased, verdict="absent")
+            return True
+
+        if not self._database.commit(leave):
+            return False
+        self._metrics.fetched(leased.ref.source, leased.ref.kind, "absent")
+        self.pausing.answered(leased)
+        return True
 
     # --- what was not read ---
 

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 import sqlalchemy
+import structlog
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from reconciler.errors import ConfigError, DatabaseUnavailable
+from reconciler.store import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 T = TypeVar("T")
 
@@ -71,6 +76,10 @@ def connect(url: str, *, schema: str, connections: int) -> Database:
     """
     Return the database at *url*; nothing is asked of it yet.
 
+    Transactions are READ COMMITTED, whatever the server's default is: what a statement finds behind a lock must be what
+    the one before it committed. A new connection first sees whether the server is still the one that positions were
+    drawn from: after a failover they go on far beyond what its last moments may have lost.
+
     Raises `ConfigError` for a URL or schema name that cannot be one.
     """
     if _NAME.fullmatch(schema) is None:
@@ -92,6 +101,7 @@ def connect(url: str, *, schema: str, connections: int) -> Database:
         max_overflow=4,
         pool_timeout=10,
         pool_pre_ping=False,
+        isolation_level="READ COMMITTED",
         hide_parameters=True,  # errors are logged, and what was to be written is nobody's business
         connect_args={
             "options": f"-csearch_path={schema},pg_catalog",
@@ -99,6 +109,7 @@ def connect(url: str, *, schema: str, connections: int) -> Database:
             "application_name": "reconciler",
         },
     )
+    event.listen(engine, "connect", _follow_line)
     libpq = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     return Database(engine, schema, libpq)
 
@@ -120,6 +131,22 @@ def in_our_words() -> Iterator[None]:
         raise
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(_sentence(error)) from error
+
+
+def _follow_line(raw: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    """Move positions on, before this connection draws one, if the server is not the one they were drawn from."""
+    known = statements.statements()
+    cursor = raw.cursor()
+    moved = False
+    for name in ("knows_lines", "follow_line"):
+        cursor.execute(known[name])
+        moved = bool(*(cursor.fetchone() or ()))
+        if not moved:
+            break
+    cursor.close()
+    raw.commit()
+    if moved:
+        structlog.get_logger().warning("positions.moved", because="the server is not the one they were drawn from")
 
 
 def sqlstate(error: DBAPIError) -> str | None:

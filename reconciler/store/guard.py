@@ -16,9 +16,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from reconciler import content
 from reconciler.model import Change, ObjectRef, Proof, Reason, Verdict
-from reconciler.store import refetches, statements
+from reconciler.store import refetches, shares, statements
 from reconciler.store.database import sqlstate
 from reconciler.store.refetches import Again, Ladders, Seen
+from reconciler.store.shares import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,6 +113,8 @@ class Judgement:
         again: Whether and how long from now the object is to be read again.
         seen: What the object's ladders have seen, after this read.
         stamp: The stamp an applied or unchanged row carries from now on.
+        held: It is an absence that is held back: too much of its kind is going at once.
+        counted: It is an absence that counts against what else may go.
     """
 
     verdict: Verdict | None
@@ -120,6 +123,8 @@ class Judgement:
     again: tuple[timedelta, ...] = ()
     seen: Seen = field(default_factory=Seen)
     stamp: datetime | None = None
+    held: bool = False
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,7 @@ class Outcome:
         ladder: The reread belongs to a rewind ladder, which may take long.
         seen: What the object's ladders have seen, after this read; empty for listings.
         digest: Of the snapshot's content; None for an absence.
+        held: An absence that is held back: whoever asked for the read goes on waiting.
     """
 
     reading: Reading
@@ -150,6 +156,7 @@ class Outcome:
     positions: tuple[int, int]
     stored_stamp: datetime | None
     stored_positions: tuple[int, int] | None
+    held: bool = False
 
     @property
     def ref(self) -> ObjectRef:
@@ -438,12 +445,14 @@ class _Applying:
             inserted |= self._insert(gone)
             stored |= self._lock([each for each in gone if each.ref not in inserted])
             gone = [each for each in gone if each.ref not in inserted | stored.keys()]
-        horizon = self._horizon(stored)
         seen = refetches.lock_seen(self.connection, [each.ref for each in weighed if each.incoming.live])
+        horizon = self._horizon(stored, seen)
+        seen = {ref: replace(ladders, seen=ladders.seen.below(horizon)) for ref, ladders in seen.items()}
         judged = [
             self._judge(each, stored.get(each.ref), seen, horizon=horizon, is_new=each.ref in inserted)
             for each in weighed
         ]
+        judged = self._hold_back(weighed, judged, stored, seen)
         self._update(weighed, judged, inserted)
         self._touch(weighed, judged, stored)
         self._decline(weighed, judged, stored)
@@ -493,17 +502,18 @@ class _Applying:
         found = statements.rows(self.connection, "lock_objects", keys)
         return {ObjectRef(row.source, row.scope, row.kind, row.id): row for row in found}
 
-    def _horizon(self, stored: Mapping[ObjectRef, Row[Any]]) -> int:
+    def _horizon(self, stored: Mapping[ObjectRef, Row[Any]], seen: Mapping[ObjectRef, Ladders]) -> int:
         """
-        Return a position that every row of this number line is below.
+        Return a position that every row and every ladder of this number line is below.
 
         A row may have been written since this transaction drew its own: only a number drawn under the row's lock tells
         a later writer from a sequence that was set back.
         """
-        if all(row.read_until < self.position for row in stored.values()):
+        tops = [row.read_until for row in stored.values()] + [ladders.seen.until for ladders in seen.values()]
+        if all(top < self.position for top in tops):
             return self.position
         drawn = statements.one(self.connection, "draw_position", {"now": self.now})
-        self._outrun((row.read_until for row in stored.values()), drawn=drawn.position)
+        self._outrun(tops, drawn=drawn.position)
         return int(drawn.position)
 
     def _outrun(self, positions: Iterable[int], *, drawn: int | None = None) -> None:
@@ -528,6 +538,38 @@ class _Applying:
         if judgement.change is Change.CREATED and (each.ref.source, each.ref.kind) in self.loading:
             return replace(judgement, change=Change.LOADED)
         return judgement
+
+    def _hold_back(
+        self,
+        weighed: Sequence[_Weighed],
+        judged: Sequence[Judgement],
+        stored: Mapping[ObjectRef, Row[Any]],
+        seen: Mapping[ObjectRef, Ladders],
+    ) -> list[Judgement]:
+        """
+        Let no more living rows go than may.
+
+        What is held back is declined, and what a listing shows is wanted instead: the read is what can be held.
+        """
+        places: dict[Place, list[int]] = {}
+        for index, (each, judgement) in enumerate(zip(weighed, judged, strict=True)):
+            if judgement.change is Change.DELETED and each.ref in stored:
+                places.setdefault(Place(each.ref.source, each.ref.scope, each.ref.kind), []).append(index)
+        held = list(judged)
+        for place in sorted(places):
+            leave = shares.leave(
+                self.connection, place, len(places[place]), rule=self.mirror.rules.share_stop, now=self.now
+            )
+            for index in places[place]:
+                each = weighed[index]
+                if not leave.because:
+                    held[index] = replace(judged[index], counted=leave.counted)
+                elif each.incoming.live:
+                    before = seen.get(each.ref, Ladders()).seen
+                    held[index] = Judgement(Verdict.DECLINED, because=leave.because, seen=before, held=True)
+                else:
+                    held[index] = Judgement(None, because=leave.because, again=(_NOW,))
+        return held
 
     def _update(self, weighed: Sequence[_Weighed], judged: Sequence[Judgement], inserted: set[ObjectRef]) -> None:
         chosen = [
@@ -605,6 +647,7 @@ class _Applying:
                 "source_updated_at": [_shown_stamp(each, judgement.stamp) for each, judgement, _ in chosen],
                 "observed_at": [each.snapshot.observed_at for each, _, _ in chosen],
                 "changed": [content.dumps(paths) for _, _, paths in chosen],
+                "counted": [judgement.counted for _, judgement, _ in chosen],
                 "via": str(self.origin.via),
                 "event_id": self.origin.event_id,
                 "run_id": self.origin.run_id,
@@ -660,6 +703,7 @@ class _Applying:
             positions=(each.incoming.reading.read_from, each.incoming.read_until),
             stored_stamp=None if row is None else row.source_updated_at,
             stored_positions=None if row is None else (row.read_from, row.read_until),
+            held=judgement.held,
         )
 
 

@@ -27,6 +27,14 @@ SELECT GREATEST(
     0
 ) AS position;
 
+-- name: knows_lines
+-- Whether the schema is one that knows of number lines. One row.
+SELECT to_regproc('follow_line') IS NOT NULL AS known;
+
+-- name: follow_line
+-- Move positions on if the server is not the one they were drawn from. One row: whether it was not.
+SELECT follow_line() AS moved;
+
 -- name: insert_objects
 -- Write the objects that have no row yet, in key order; returns their keys. The others are left for lock_objects.
 INSERT INTO objects (source, scope, kind, id, source_updated_at, observed_at, applied_at, read_from, read_until,
@@ -109,13 +117,14 @@ FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::tex
 
 -- name: insert_history
 -- Put applied snapshots on record, without their bodies.
-INSERT INTO object_history (source, scope, kind, id, what, source_updated_at, observed_at, changed, via, event_id,
-                            run_id, at)
-SELECT source, scope, kind, id, what, source_updated_at, observed_at, changed::jsonb, %(via)s, %(event_id)s,
+INSERT INTO object_history (source, scope, kind, id, what, source_updated_at, observed_at, changed, counted, via,
+                            event_id, run_id, at)
+SELECT source, scope, kind, id, what, source_updated_at, observed_at, changed::jsonb, counted, %(via)s, %(event_id)s,
        %(run_id)s, %(now)s::timestamptz
 FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[], %(what)b::text[],
-            %(source_updated_at)b::timestamptz[], %(observed_at)b::timestamptz[], %(changed)b::text[])
-    AS incoming(source, scope, kind, id, what, source_updated_at, observed_at, changed);
+            %(source_updated_at)b::timestamptz[], %(observed_at)b::timestamptz[], %(changed)b::text[],
+            %(counted)b::bool[])
+    AS incoming(source, scope, kind, id, what, source_updated_at, observed_at, changed, counted);
 
 -- name: object
 -- One row as it stands.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from reconciler.adapter import Kind
+    from reconciler.store.shares import ShareStop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,13 @@ class Rules:
         read_lag: How long a provider may go on showing an older state after it told of a newer one.
         rewound_after: How long older stamps must be seen before a source is believed to have rewound.
         absence_recheck: The least time between two reads that prove an absence.
+        share_stop: How much of a kind may go within an hour.
     """
 
     read_lag: timedelta
     rewound_after: timedelta
     absence_recheck: timedelta
+    share_stop: ShareStop
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,20 @@ class Seen:
     behind: int = 0
     confirmed: datetime | None = None
 
+    @property
+    def until(self) -> int:
+        """The furthest position that any of the guard's ladders has reached; -1: none has begun."""
+        return max((note.until for note in (self.alive, self.older, self.absent) if note is not None), default=-1)
+
+    def below(self, horizon: int) -> Seen:
+        """Return it without ladders that reached *horizon*: they were climbed on a number line that is over."""
+        return replace(
+            self,
+            alive=None if self.alive is not None and self.alive.until >= horizon else self.alive,
+            older=None if self.older is not None and self.older.until >= horizon else self.older,
+            absent=None if self.absent is not None and self.absent.until >= horizon else self.absent,
+        )
+
     def climbed_down(self) -> Seen:
         """Return it without the guard's own ladders, for a row that has moved; those of events stay."""
         return replace(self, alive=None, older=None, absent=None)

@@ -176,6 +176,7 @@ UPDATE refetches AS mine SET
     leased_wanted = NULL,
     attempts      = 0,
     last_error    = NULL,
+    held_at       = CASE WHEN %(verdict)s IN ('applied', 'unchanged') THEN NULL ELSE mine.held_at END,
     verdict       = %(verdict)s
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
   AND mine.lease_token = %(token)s
@@ -227,14 +228,14 @@ RETURNING mine.wanted;
 -- name: unfreeze
 -- Bring back times that no rule could have set: a clock stood far ahead when they were written.
 UPDATE refetches AS mine SET
-    due_at       = LEAST(mine.due_at, clock_timestamp()),
+    due_at       = CASE WHEN mine.held_at IS NULL THEN LEAST(mine.due_at, clock_timestamp()) ELSE mine.due_at END,
     again_at     = CASE WHEN mine.again_at > clock_timestamp() + interval '25 hours' THEN clock_timestamp()
                         ELSE mine.again_at END,
     leased_until = CASE WHEN mine.leased_until > clock_timestamp() + %(lease)s::interval * 2 THEN clock_timestamp()
                         ELSE mine.leased_until END
 WHERE mine.dead_at IS NULL
   AND (mine.wanted > mine.done OR mine.again_at IS NOT NULL)
-  AND (mine.due_at > clock_timestamp() + interval '25 hours'
+  AND (mine.due_at > clock_timestamp() + interval '25 hours' AND mine.held_at IS NULL
        OR mine.again_at > clock_timestamp() + interval '25 hours'
        OR mine.leased_until > clock_timestamp() + %(lease)s::interval * 2);
 
@@ -246,6 +247,6 @@ WHERE lease_token = ANY(%(tokens)b::uuid[]);
 -- name: refetch
 -- One refetch as it stands.
 SELECT source, scope, kind, id, wanted, done, reason, due_at, again_at, seen::text AS seen, leased_until, attempts,
-       last_error, dead_at, verdict
+       last_error, dead_at, verdict, held_at
 FROM refetches
 WHERE (source, scope, kind, id) = (%(source)s, %(scope)s, %(kind)s, %(id)s);

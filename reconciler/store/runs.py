@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler import content
 from reconciler.errors import ReconcilerError
 from reconciler.model import ObjectRef
-from reconciler.store import refetches, statements
+from reconciler.store import refetches, shares, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +122,9 @@ def begin(
 
 def abandon(connection: Connection) -> list[int]:
     """Mark the runs whose process is gone; return them."""
-    return [row.id for row in statements.rows(connection, "abandon_runs", {"hold": HOLD})]
+    gone = [row.id for row in statements.rows(connection, "abandon_runs", {"hold": HOLD})]
+    shares.leave_to_others(connection, gone)
+    return gone
 
 
 def renew(connection: Connection, run_id: int) -> bool:
@@ -143,6 +145,7 @@ def finish(
     told = {"run_id": run_id, "state": state, "tallies": content.dumps(dict(tallies)), "because": because}
     statements.run(connection, "finish_run", told)
     statements.run(connection, "free_kinds", {"run_id": run_id})
+    shares.leave_to_others(connection, [run_id])
     return statements.rows(connection, "run_drift", {"run_id": run_id})
 
 
@@ -237,12 +240,26 @@ def living(connection: Connection, source: str, scope: str, kind: str, *, before
 
 
 def unfinished(
-    connection: Connection, source: str, scope: str, kind: str, *, pointer: str, values: frozenset[str]
+    connection: Connection,
+    source: str,
+    scope: str,
+    kind: str,
+    *,
+    pointer: str,
+    values: frozenset[str],
+    before: int,
+    limit: int,
 ) -> list[str]:
-    """Return the ids of the kind's living rows that are still open: their body shows one of *values* at *pointer*."""
+    """
+    Return the ids of the kind's living rows that are still open: their body shows one of *values* at *pointer*.
+
+    Only of rows that were read before a position, and so many at most: those that were read longest ago.
+    """
     path = pointer.split("/")[1:]
     parameters = {"source": source, "scope": scope, "kind": kind, "path": path, "values": sorted(values)}
-    return [row.id for row in statements.rows(connection, "unfinished_ids", parameters)]
+    return [
+        row.id for row in statements.rows(connection, "unfinished_ids", parameters | {"before": before, "limit": limit})
+    ]
 
 
 def drifted(connection: Connection, found: Sequence[Drift], *, run_id: int | None, repaired: bool) -> None:

@@ -205,12 +205,15 @@ ORDER BY id
 LIMIT %(limit)s;
 
 -- name: unfinished_ids
--- The ids of the living rows of one kind and scope whose body shows one of these values at this path.
+-- The ids of the living rows of one kind and scope whose body shows one of these values at this path: those that were
+-- read before this position, the one read longest ago first.
 SELECT id
 FROM objects
 WHERE source = %(source)s AND kind = %(kind)s AND scope = %(scope)s AND deleted_at IS NULL
   AND body #>> %(path)b::text[] = ANY(%(values)b::text[])
-ORDER BY id;
+  AND read_until < %(before)s
+ORDER BY read_until, id
+LIMIT %(limit)s;
 
 -- name: insert_drift
 -- Put drift on record.

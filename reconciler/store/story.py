@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reconciler import content, times
 from reconciler.model import ObjectRef
-from reconciler.store import refetches, sources, statements
+from reconciler.store import refetches, shares, sources, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -79,8 +79,8 @@ class Alarm:
 
     Attributes:
         what: dead_letters, access_lost, suspended, uninstalled, paused, permission_missing, source_unavailable,
-            never_swept, watermark_old or nightly_incomplete, or what the watchdog found: subscription_lost, silence,
-            deprecated or version_drift.
+            never_swept, watermark_old, nightly_incomplete or deletions_stopped, or what the watchdog found:
+            subscription_lost, silence, deprecated or version_drift.
         since: Since when it stands; None: from the beginning.
         because: What exactly, and the way out; empty where `what` says it.
     """
@@ -97,16 +97,18 @@ class Queue:
     What waits in one source.
 
     Attributes:
-        open: Refetches that are wanted and not read, due or not.
+        open: Refetches that are wanted and not read, due or not; those held back are left out.
         due: Those that a worker could take now.
         oldest: Since when the oldest due refetch or open event waits; None: nothing does.
         dead: Dead letters.
+        held: Absences that are held back until a person lets them go.
     """
 
     open: int = 0
     due: int = 0
     leased: int = 0
     dead: int = 0
+    held: int = 0
     oldest: datetime | None = None
 
 
@@ -207,6 +209,7 @@ def queues(connection: Connection, *, now: datetime | None = None) -> dict[str, 
             due=mine.due if mine else 0,
             leased=mine.leased if mine else 0,
             dead=dead.get(source, 0),
+            held=mine.held if mine else 0,
             oldest=min(oldest, default=None),
         )
     return found
@@ -265,6 +268,7 @@ def alarms(connection: Connection, kinds: Mapping[str, Collection[str]], *, now:
         if row.state not in {"complete", "running"} and not sources.excused(connection, row.id, row.source)
     ]
     found += _found(connection)
+    found += _stopped(connection)
     once = {(alarm.source, alarm.what): alarm for alarm in reversed(found)}
     return sorted((each for each in once.values() if each.source in kinds), key=lambda each: (each.source, each.what))
 
@@ -275,15 +279,28 @@ def alarm(each: Alarm) -> Told:
     return told | ({"because": each.because} if each.because else {})
 
 
+def _stopped(connection: Connection) -> Iterable[Alarm]:
+    """Yield an alarm for each source of which something is held back, since the oldest, with the ways out."""
+    stopped: dict[str, list[shares.Held]] = {}
+    for each in shares.held(connection):
+        stopped.setdefault(each.place.source, []).append(each)
+    for source, held in stopped.items():
+        since = min(each.since for each in held if each.since is not None)
+        yield Alarm("deletions_stopped", source, since, _joined([each.told() for each in held]))
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    more = f"; and {len(sentences) - _SHOWN_FINDINGS} more" if len(sentences) > _SHOWN_FINDINGS else ""
+    return "; ".join(sentences[:_SHOWN_FINDINGS]) + more
+
+
 def _found(connection: Connection) -> Iterable[Alarm]:
     """Yield an alarm for each sort of finding of a source, since the oldest, with the sentences of the first few."""
     sorts: dict[tuple[str, str], list[Row[Any]]] = {}
     for row in statements.rows(connection, "standing_findings"):
         sorts.setdefault((row.source, row.what), []).append(row)
     for (source, what), rows in sorts.items():
-        more = f"; and {len(rows) - _SHOWN_FINDINGS} more" if len(rows) > _SHOWN_FINDINGS else ""
-        because = "; ".join(row.because for row in rows[:_SHOWN_FINDINGS]) + more
-        yield Alarm(what, source, min(row.since for row in rows), because)
+        yield Alarm(what, source, min(row.since for row in rows), _joined([row.because for row in rows]))
 
 
 def _refused(refused: Sequence[Refused]) -> Iterable[Alarm]:
@@ -367,7 +384,7 @@ def _mended(told: Told) -> str:
     return "open" if told["repaired_at"] is None else "repaired"
 
 
-_ORDER = ("delivery", "duplicate", "hand_edit", "applied", "declined", "tied", "drift", "dead_letter")
+_ORDER = ("delivery", "duplicate", "hand_edit", "applied", "declined", "tied", "drift", "dead_letter", "held")
 """What comes first where two things happened at one time."""
 
 _OUTCOMES = {
@@ -465,6 +482,9 @@ def _given_up(refetch: Told) -> list[Told]:
         return [
             {"at": refetch["dead_at"], "what": "dead_letter", "text": text, "attempts": refetch["attempts"]} | nothing
         ]
+    if refetch["held_at"] is not None:
+        text = f"its source has it no more, but our row stays until that is allowed: {refetch['last_error']}"
+        return [{"at": refetch["held_at"], "what": "held", "text": text} | nothing]
     if refetch["reason"] == "hand_edit" and refetch["wanted"] > refetch["done"]:
         return [
             {"at": refetch["due_at"], "what": "hand_edit", "text": "it was edited here and is to be read"} | nothing

@@ -199,12 +199,13 @@ WHERE recent.seconds IS NOT NULL;
 -- name: queues
 -- What waits in each source: how many refetches are open, due and leased, and since when the oldest is due.
 SELECT mine.source,
-       count(*) FILTER (WHERE mine.wanted > mine.done) AS open,
+       count(*) FILTER (WHERE mine.wanted > mine.done AND NOT mine.held) AS open,
+       count(*) FILTER (WHERE mine.held) AS held,
        count(*) FILTER (WHERE mine.due <= mine.now AND NOT mine.leased) AS due,
        count(*) FILTER (WHERE mine.leased) AS leased,
        min(mine.due) FILTER (WHERE mine.due <= mine.now) AS oldest
 FROM (
-    SELECT source, wanted, done, COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
+    SELECT source, wanted, done, held_at IS NOT NULL AS held, COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
            LEAST(CASE WHEN wanted > done THEN due_at END, again_at) AS due,
            COALESCE(leased_until > COALESCE(%(now)s::timestamptz, clock_timestamp()), false) AS leased
     FROM refetches
@@ -213,8 +214,18 @@ FROM (
 GROUP BY mine.source;
 
 -- name: open_events
--- Since when the oldest open event of each source waits.
-SELECT source, min(received_at) AS oldest FROM webhook_events WHERE outcome IS NULL GROUP BY source;
+-- Since when the oldest open event of each source waits; those that wait for a person to let an object go do not count.
+SELECT mine.source, min(mine.received_at) AS oldest
+FROM webhook_events AS mine
+WHERE mine.outcome IS NULL
+  AND NOT EXISTS (
+      SELECT
+      FROM event_objects AS named
+      JOIN refetches AS asked
+          ON (asked.source, asked.scope, asked.kind, asked.id) = (named.source, named.scope, named.kind, named.id)
+      WHERE (named.source, named.event_id) = (mine.source, mine.event_id) AND asked.held_at IS NOT NULL
+  )
+GROUP BY mine.source;
 
 -- name: dead_letters
 -- How many dead letters each source has, and since when the oldest is one.

@@ -6,7 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reconciler.errors import ConfigError
 from reconciler.model import Verdict
+from reconciler.store.shares import Held, Place
 from reconciler.times import iso
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Asked:
         full: Compare every object, and prove each missing one gone.
         dry_run: Find drift and leave everything as it is.
         light: A cheap pass over the feeds: the overlap only, nothing that is not newer than our row.
+        in_turn: Compare, besides, all of what has its turn this night.
+        allow_deletes: Let go whatever is gone of the sources or kinds that are named, however much that is.
     """
 
     trigger: str
@@ -42,6 +46,13 @@ class Asked:
     full: bool = False
     dry_run: bool = False
     light: bool = False
+    in_turn: bool = False
+    allow_deletes: bool = False
+
+    def check(self) -> None:
+        """Raise `ConfigError` where what is asked must not be done."""
+        if self.allow_deletes and not (self.sources or self.kinds):
+            raise ConfigError("--allow-deletes: name whose objects may go; add --source, --kind or both")
 
 
 @dataclass(slots=True)
@@ -62,6 +73,7 @@ class KindReport:
     tied: int = 0
     tombstones: int = 0
     in_flight: int = 0
+    held: int = 0
     calls: int = 0
     error: str | None = None
     note: str | None = None
@@ -95,7 +107,14 @@ class KindReport:
         self.unchanged += verdicts.get("unchanged", 0)
         self.declined += verdicts.get("declined", 0)
         self.tied += verdicts.get("tied", 0)
-        unread = [f"{verdicts[each]} {each}" for each in ("dead", "unfinished") if verdicts.get(each)]
+        self.held += verdicts.get("held", 0)
+        left = {
+            "dead": verdicts.get("dead", 0),
+            "unfinished": verdicts.get("unfinished", 0) + verdicts.get("absent", 0),
+        }
+        unread = [f"{count} {what}" for what, count in left.items() if count]
+        if self.held:
+            unread.append(Held(Place(*self.key), self.held, None).told())
         if unread and self.error is None:
             self.error = ", ".join(unread)
         self.state = "incomplete" if self.error else "complete"
@@ -120,6 +139,7 @@ class Going:
         probed: What moved in each source, by its name, as far as it tells that in few calls.
         loading: The (source, kind) pairs that were never swept before: what is new there is no drift.
         ended: Set when the run must stop asking its providers: another took its kinds over, or the process stops.
+        outrun: Which kinds were not swept for longer than their feeds remember, in words.
         compared: What a dry run has looked at.
     """
 
@@ -130,6 +150,7 @@ class Going:
     loading: frozenset[tuple[str, str]]
     feeds: dict[str, Feed] = field(default_factory=dict)
     probed: dict[str, Probed | None] = field(default_factory=dict)
+    outrun: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

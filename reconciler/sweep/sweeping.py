@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections import Counter
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -24,13 +25,16 @@ from reconciler.errors import (
     SourceError,
     SourceRefused,
 )
-from reconciler.model import Hint, ObjectRef, Via
-from reconciler.store import marks, pauses, runs, sources
+from reconciler.model import Hint, ObjectRef, Reason, Via
+from reconciler.store import marks, pauses, refetches, runs, shares, sources, statements, turns
+from reconciler.store.refetches import Want
+from reconciler.store.shares import Place
 from reconciler.sweep.asked import Going, KindReport, Progress
 from reconciler.sweep.pages import drawn, listed
 from reconciler.sweep.sparing import Sparing
 from reconciler.sweep.taking import Comparing, Repairing
-from reconciler.sweep.windows import window
+from reconciler.sweep.windows import DAY, is_due, nights, window
+from reconciler.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,9 +51,13 @@ if TYPE_CHECKING:
     from reconciler.store.database import Database
     from reconciler.store.marks import Marks
     from reconciler.store.mirror import Mirror
+    from reconciler.store.turns import Turn
     from reconciler.sweep.asked import Asked
     from reconciler.sweep.taking import Taking
     from reconciler.sweep.windows import Window
+
+MOST_UNFINISHED = 2_000
+"""So many unfinished objects of one kind and scope are read again each night."""
 
 PATIENCE = timedelta(seconds=60)
 """How long a run waits for refetches that are not due yet before it calls them unfinished."""
@@ -122,6 +130,7 @@ class Sweep:
 
         Raises `RunHeld` if another run holds one of them, and `ConfigError` for a source or kind that is not mirrored.
         """
+        asked.check()
         pairs = self._pairs(asked)
 
         def begin(connection: Connection) -> tuple[runs.Begun, frozenset[tuple[str, str]]]:
@@ -129,6 +138,7 @@ class Sweep:
             told = {
                 "full": asked.full,
                 "light": asked.light,
+                "allow_deletes": asked.allow_deletes and not asked.dry_run,
                 "loading": [{"source": source, "kind": kind} for source, kind in sorted(loading)],
             }
             begun = runs.begin(
@@ -140,6 +150,8 @@ class Sweep:
                 dry_run=asked.dry_run,
                 asked=told,
             )
+            if not (asked.dry_run or asked.light):
+                _look_at_held(connection, begun.run_id, pairs)
             return begun, loading
 
         begun, loading = self._database.commit(begin)
@@ -239,6 +251,24 @@ class Sweep:
             finally:
                 all_listed.set()
             self._await(going, progress, "reading", readers)
+            while readers and not going.ended.is_set() and self._decide(going):
+                again = [pool.submit(self._work_off, going, all_listed, number) for number in range(self._workers)]
+                self._await(going, progress, "reading", again)
+
+    def _decide(self, going: Going) -> bool:
+        """Say of all that is gone whether it may go, now that all is read; return whether more is to be read for it."""
+
+        def decide(connection: Connection) -> tuple[list[shares.Decided], int]:
+            now = statements.one(connection, "clock", {"now": None}).now
+            decided = shares.decide(connection, going.run_id, rule=self._mirror.rules.share_stop, now=now)
+            return decided, runs.count_left(connection, going.run_id)
+
+        before = self._database.commit(lambda connection: runs.count_left(connection, going.run_id))
+        decided, left = self._database.commit(decide)
+        for each in decided:
+            if each.because:
+                self._log.error("deletions.stopped", place=str(each.place), held=each.objects, because=each.because)
+        return left > before
 
     def _await(
         self, going: Going, progress: Callable[[Progress], None], doing: str, futures: Sequence[Future[None]]
@@ -271,7 +301,7 @@ class Sweep:
         for report in going.reports:
             report.answer(told.get(report.key, Counter()))
         wrong = [f"{'/'.join(filter(None, each.key))}: {each.error}" for each in going.reports if each.error]
-        return ("incomplete", "; ".join(wrong)) if wrong else ("complete", None)
+        return ("incomplete", "; ".join(wrong)) if wrong else ("complete", "; ".join(going.outrun) or None)
 
     def _finish(self, going: Going, state: str, because: str | None) -> None:
         def finish(connection: Connection) -> Sequence[Row[Any]]:
@@ -367,8 +397,19 @@ class Sweep:
     def _list_scope(self, going: Going, report: KindReport, adapter: Adapter, scope: str) -> None:
         asked, kind = going.asked, adapter.kinds[report.kind]
         swept = self._database.commit(lambda c: runs.watermarks(c, report.source)).get((scope, kind.name))
-        chosen = window(asked, kind, swept=swept, now=going.started_at, overlap=self._schedule.overlap)
+        place = Place(report.source, scope, kind.name)
+        turn = self._turn(going, place)
+        chosen = window(
+            asked,
+            kind,
+            swept=swept,
+            now=going.started_at,
+            overlap=self._schedule.overlap,
+            turn=turn is not None,
+        )
         report.since, report.note = chosen.since, chosen.note
+        if chosen.outrun:
+            self._say_outrun(going, place, swept, chosen)
         taking = self._taking(going, adapter)
         before, _ = drawn(self._database)
         seen: set[str] = set()
@@ -384,12 +425,45 @@ class Sweep:
                 if readings:
                     taking.snapshots(report, readings, via)
                 self._take_hints(going, report, taking, kind, page.hints)
-        if asked.full and chosen.crawl:
+        if chosen.whole:
             self._look_at(report, taking, scope, self._unlisted(report, scope, seen, before=before))
+        elif turn is not None:
+            self._take_turn(going, report, taking, place, turn)
         if kind.open_while is not None and not asked.light:
-            self._look_at(report, taking, scope, self._unfinished(report, kind, scope))
+            self._look_at(report, taking, scope, self._unfinished(report, kind, scope, before=before))
         if not asked.dry_run and chosen.closes_at(swept):
             self._move_watermark(going, report, kind, scope, validators)
+        if not asked.dry_run and chosen.whole:
+            self._database.commit(partial(turns.had, place=place, now=going.started_at))
+
+    def _turn(self, going: Going, place: Place) -> Turn | None:
+        """Return how *place* stands in its turn, if it is its turn in this run."""
+        every = self._schedule.full_every
+        if every is None or not going.asked.in_turn:
+            return None
+        kinds = self._adapters[place.source].kinds
+        turn = self._database.commit(lambda connection: turns.of(connection, place, now=going.started_at))
+        chosen = nights(every)
+        if kinds[place.kind].list is Listing.NONE:  # a share of its rows each night
+            return turn if is_due(turn.since, going.started_at, place=0, nights=1) else None
+        number = list(kinds).index(place.kind) + zlib.crc32(place.scope.encode())
+        return turn if is_due(turn.since, going.started_at, place=number, nights=chosen) else None
+
+    def _take_turn(self, going: Going, report: KindReport, taking: Taking, place: Place, turn: Turn) -> None:
+        """Look again at the share of our rows whose night it is; what was reached is kept once all of it is wanted."""
+        every = self._schedule.full_every or DAY
+        with self._database.transaction() as connection:
+            ids = turns.share(connection, place, nights=nights(every), after=turn.reached)
+            over = not ids or not turns.share(connection, place, nights=nights(every), after=ids[-1])
+        self._look_at(report, taking, place.scope, ids)
+        reached = "" if over else ids[-1]
+        self._database.commit(lambda connection: turns.reach(connection, place, reached, now=going.started_at))
+
+    def _say_outrun(self, going: Going, place: Place, swept: datetime | None, chosen: Window) -> None:
+        """Say that this kind was not swept for longer than its feed remembers."""
+        with going.lock:
+            going.outrun.append(f"{place}: not swept since {swept and iso(swept)}, and {chosen.note}")
+        self._log.error("sweep.feed_outrun", place=str(place), swept_until=swept, because=chosen.note)
 
     def _taking(self, going: Going, adapter: Adapter) -> Taking:
         if going.asked.dry_run:
@@ -430,13 +504,29 @@ class Sweep:
             living = runs.living(connection, report.source, scope, report.kind, before=before)
             return [each for each in living if each not in seen]
 
-    def _unfinished(self, report: KindReport, kind: Kind, scope: str) -> list[str]:
-        """Return the rows that are not finished: their changes need not show in any feed."""
+    def _unfinished(self, report: KindReport, kind: Kind, scope: str, *, before: int) -> list[str]:
+        """
+        Return the rows that are not finished: their changes need not show in any feed.
+
+        Those that this run has read already are left out, and of very many all but those that were read longest ago.
+        """
         if kind.open_while is None:
             return []
         pointer, values = kind.open_while
         with self._database.transaction() as connection:
-            return runs.unfinished(connection, report.source, scope, kind.name, pointer=pointer, values=values)
+            found = runs.unfinished(
+                connection,
+                report.source,
+                scope,
+                kind.name,
+                pointer=pointer,
+                values=values,
+                before=before,
+                limit=MOST_UNFINISHED,
+            )
+        if len(found) == MOST_UNFINISHED:
+            report.note = f"{MOST_UNFINISHED} unfinished ones, read longest ago, are read again; more the next night"
+        return found
 
     def _feeds(
         self, going: Going, adapter: Adapter, kind: Kind, scope: str, chosen: Window
@@ -499,6 +589,13 @@ def _refused(connection: Connection, report: KindReport) -> bool:
 
 def _permitted(connection: Connection, report: KindReport) -> bool:
     return sources.permit(connection, report.source, report.scope, report.kind)
+
+
+def _look_at_held(connection: Connection, run_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+    """Let the run look again at what is held back of its kinds: it may be there by now, or be allowed to go."""
+    held = shares.refs(connection, pairs)
+    wanted = refetches.want(connection, [Want(ref, Reason.SWEEP) for ref in held])
+    runs.ask(connection, run_id, [Hint(ref) for ref in held], wanted)
 
 
 def _never_swept(connection: Connection, pairs: Sequence[tuple[str, str]]) -> frozenset[tuple[str, str]]:

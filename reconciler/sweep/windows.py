@@ -23,39 +23,68 @@ class Window:
 
     Attributes:
         since: Its feed from here on; None: not the feed.
-        crawl: Every object.
+        crawl: Every object that its source has; what of ours is not among them is read.
         note: What the reader of the report should know.
+        reread: Every object that we have, where no call lists them.
+        outrun: The feed does not reach back to where the kind was swept.
     """
 
     since: datetime | None
     crawl: bool
     note: str | None = None
+    reread: bool = False
+    outrun: bool = False
 
     def closes_at(self, swept: datetime | None) -> bool:
         """Say whether nothing before this window is left out, so that the watermark may move."""
-        return self.crawl or (swept is not None and self.since is not None and self.since <= swept)
+        return self.whole or (swept is not None and self.since is not None and self.since <= swept)
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is compared that any call can show."""
+        return self.crawl or self.reread
 
 
-def window(asked: Asked, kind: Kind, *, swept: datetime | None, now: datetime, overlap: timedelta) -> Window:
+def window(
+    asked: Asked, kind: Kind, *, swept: datetime | None, now: datetime, overlap: timedelta, turn: bool = False
+) -> Window:
     """
     Return how *kind*, whose watermark is *swept*, is to be listed.
 
     From the watermark less the overlap, at least a day back (a light pass: the overlap only); whole when it was never
-    swept, or as `full` asks. A feed that does not reach back that far is used as far as it does, and everything is
-    listed besides.
+    swept, or as `full` or its *turn* asks. A feed that does not reach back that far is used as far as it does, and
+    everything is compared besides.
     """
     given = asked.since if isinstance(asked.since, datetime) else None
     listable = kind.list is not Listing.NONE
     if asked.full:
-        return Window(_within(kind, given, now) if listable else given or now - DAY, crawl=listable)
+        since = _within(kind, given, now) if listable else given or _furthest(kind, now)
+        return Window(since, crawl=listable, reread=not listable)
     if given is None and swept is None:
-        return Window(None if listable else now - DAY, crawl=listable, note="never swept: listed whole")
+        if listable:
+            return Window(None, crawl=True, note="never swept: listed whole")
+        furthest = _furthest(kind, now)
+        days = round((now - furthest) / DAY)
+        return Window(furthest, crawl=False, note=f"never swept, not listable: followed {days} days back", reread=True)
     note = "never fully swept" if swept is None else None
     since = given if given is not None or swept is None else _from(swept - overlap, now, light=asked.light)
     if since is not None and kind.feed_history is not None and since < now - kind.feed_history:
-        note = f"the feed reaches back {kind.feed_history.days} days only: everything is listed"
-        return Window(_within(kind, since, now), crawl=listable, note=note)
-    return Window(since, crawl=False, note=note)
+        note = f"the feed reaches back {kind.feed_history.days} days only: everything is compared"
+        outrun = given is None
+        return Window(_within(kind, since, now), crawl=listable, note=note, reread=not listable, outrun=outrun)
+    return Window(since, crawl=turn and listable, note=note)
+
+
+def nights(every: timedelta) -> int:
+    """Return in how many nights everything has its turn."""
+    return max(1, round(every / DAY))
+
+
+def is_due(since: datetime, now: datetime, *, place: int, nights: int) -> bool:
+    """Say whether the night of the *place*th of all that take turns has come since it was compared last."""
+    today = now.toordinal()
+    latest = today - (today - place) % nights
+    return latest > since.toordinal()
 
 
 def _from(since: datetime, now: datetime, *, light: bool) -> datetime:
@@ -66,3 +95,8 @@ def _within(kind: Kind, since: datetime | None, now: datetime) -> datetime | Non
     if since is None or kind.feed_history is None:
         return since
     return max(since, now - kind.feed_history + _EDGE)
+
+
+def _furthest(kind: Kind, now: datetime) -> datetime:
+    """Return how far back to follow what no call lists: as far as the feed reaches, a day where that has no end."""
+    return now - DAY if kind.feed_history is None else now - kind.feed_history + _EDGE

@@ -90,6 +90,7 @@ class RunRequest:
     kinds: tuple[str, ...] = ()
     full: bool = False
     dry_run: bool = False
+    allow_deletes: bool = False
 
 
 class Operations(Protocol):
@@ -271,6 +272,7 @@ _READERS: dict[str, Callable[[str, JSON], JSON]] = {
     "kinds": _texts,
     "full": _flag,
     "dry_run": _flag,
+    "allow_deletes": _flag,
 }
 
 

@@ -32,6 +32,7 @@ from reconciler.store.database import connect
 from reconciler.store.events import Arrival
 from reconciler.store.migrate import migrate
 from reconciler.store.mirror import Mirror, Rules, activate
+from reconciler.store.shares import ShareStop
 from tests.bench.bench_receive import receiving
 from tests.bench.measuring import Bench, seconds
 
@@ -46,7 +47,12 @@ BATCH = 64
 ROWS = 64 * 64
 SOURCE = "bench"
 KIND = Kind(name="thing", list=Listing.WHOLE, feed="", fetch="", deletion="", permission="", cost="")
-RULES = Rules(read_lag=timedelta(seconds=10), rewound_after=timedelta(minutes=10), absence_recheck=timedelta(seconds=5))
+RULES = Rules(
+    read_lag=timedelta(seconds=10),
+    rewound_after=timedelta(minutes=10),
+    absence_recheck=timedelta(seconds=5),
+    share_stop=ShareStop(share=1.0, above=10**9),
+)
 _BARE = (
     "INSERT INTO reconciler.bare SELECT id, body::jsonb FROM unnest(%b::text[], %b::text[]) AS given (id, body) "
     "ON CONFLICT DO NOTHING"

@@ -28,6 +28,7 @@ from reconciler.model import Delivery, ObjectRef
 from reconciler.store import events, mirror, pauses, refetches, statements, story
 from reconciler.store.events import Arrival
 from reconciler.store.mirror import Mirror, Rules
+from reconciler.store.shares import ShareStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -230,7 +231,12 @@ def side(
 
 
 def _mirror(database: Database, adapter: Adapter, chosen: DrainSettings) -> Mirror:
-    rules = Rules(read_lag=chosen.read_lag, rewound_after=chosen.rewound_after, absence_recheck=chosen.absence_recheck)
+    rules = Rules(
+        read_lag=chosen.read_lag,
+        rewound_after=chosen.rewound_after,
+        absence_recheck=chosen.absence_recheck,
+        share_stop=ShareStop(share=chosen.deletes_stop.share, above=chosen.deletes_stop.above),
+    )
     with database.transaction() as connection:
         kinds = {
             (SOURCE, name): mirror.activate(connection, SOURCE, kind, facts=adapter.shape(name))

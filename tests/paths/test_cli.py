@@ -67,7 +67,7 @@ def test_bare(command: Command) -> None:
         (["--sinc", "24h"], "No such option"),
         (["bogus"], "No such command"),
         (["--full"], "--since is missing"),
-        (["--since", "24h", "--allow-deletes"], "nothing to allow in this version"),
+        (["--since", "24h", "--allow-deletes"], "--allow-deletes: name whose objects may go"),
         (["--since", "2026-11-30T03:10:00"], "names no zone"),
         (["--since", "2999-01-01T00:00:00Z"], "lies in the future"),
         (["--since", "yesterday"], "'yesterday'"),

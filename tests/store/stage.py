@@ -15,9 +15,9 @@ from reconciler.adapter import Kind, Listing
 from reconciler.model import Notification, ObjectRef, Origin, Proof, Reading, Reason, Snapshot, Verdict, Via
 from reconciler.store import events, guard, mirror, refetches, statements
 from reconciler.store.events import Arrival
-from reconciler.store.going import ShareStop
 from reconciler.store.mirror import Mirror, MirroredKind, Rules
 from reconciler.store.refetches import Want
+from reconciler.store.shares import ShareStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,10 +42,8 @@ LEASE = timedelta(minutes=5)
 READ_LAG = timedelta(seconds=10)
 REWOUND_AFTER = timedelta(minutes=10)
 ABSENCE_RECHECK = timedelta(seconds=5)
-NO_STOP = ShareStop(share=1.0, above=0)
-_RULES = Rules(
-    read_lag=READ_LAG, rewound_after=REWOUND_AFTER, absence_recheck=ABSENCE_RECHECK, share_stop=NO_STOP
-)
+NO_STOP = ShareStop(share=1.0, above=10**9)
+_RULES = Rules(read_lag=READ_LAG, rewound_after=REWOUND_AFTER, absence_recheck=ABSENCE_RECHECK, share_stop=NO_STOP)
 _KEY = "(source, scope, kind, id) = (:source, :scope, :kind, :id)"
 
 
@@ -156,20 +154,20 @@ class Stage:
 
     def conclude(self, leased: Leased, shown: Shown, **options: Any) -> Outcome:
         """Apply what a leased read showed, and settle it and its events, as the drain does."""
+        return self.run(lambda connection: self.conclude_in(connection, leased, shown, **options))
+
+    def conclude_in(self, connection: Connection, leased: Leased, shown: Shown, **options: Any) -> Outcome:
+        """Do that in a transaction which is open; what is held back is left to the caller."""
         reading = Reading(self.snapshot(leased.ref, shown), leased.read_from, None, leased.began_at)
         given: dict[str, Any] = {"mirror": self.mirror, "now": self.clock, **options}
-
-        def work(connection: Connection) -> Outcome:
-            asked = events.lock(connection, leased)
-            [outcome] = guard.apply(connection, [reading], origin=Origin(Via.REREAD), **given)
-            ids = [event.event_id for event in asked]
-            if refetches.settle(connection, leased, verdict=outcome.verdict):
-                if outcome.wanted is not None:
-                    events.defer(connection, leased.ref, ids, wanted=outcome.wanted)
-                events.close(connection, leased.ref.source, ids, now=self.clock)
-            return outcome
-
-        return self.run(work)
+        asked = events.lock(connection, leased)
+        [outcome] = guard.apply(connection, [reading], origin=Origin(Via.REREAD), **given)
+        ids = [event.event_id for event in asked]
+        if not outcome.held and refetches.settle(connection, leased, verdict=outcome.verdict):
+            if outcome.wanted is not None:
+                events.defer(connection, leased.ref, ids, wanted=outcome.wanted)
+            events.close(connection, leased.ref.source, ids, now=self.clock)
+        return outcome
 
     def reread(self, ref: ObjectRef, shown: Shown) -> Outcome | None:
         """Carry out the refetch of *ref*, if it is due, finding *shown*."""

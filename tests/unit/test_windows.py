@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.adapter import Kind, Listing
 from reconciler.sweep.asked import Asked
-from reconciler.sweep.windows import DAY, Window, window
+from reconciler.sweep.windows import DAY, Window, is_due, nights, window
 from reconciler.times import Last
 
 NOW = datetime(2026, 11, 30, 3, 10, tzinfo=UTC)
@@ -79,11 +79,47 @@ def test_a_feed_without_an_end_needs_no_crawl() -> None:
 
 
 @pytest.mark.parametrize("asked", [{}, {"full": True}])
-def test_a_kind_that_no_call_lists(asked: dict[str, Any]) -> None:
-    """What cannot be listed is followed by its feed, a day back."""
-    found = chosen(None, kind(Listing.NONE), **asked)
+@pytest.mark.parametrize(("history", "back"), [(HISTORY, HISTORY - timedelta(minutes=5)), (None, DAY)])
+def test_a_kind_that_no_call_lists(history: timedelta | None, back: timedelta, asked: dict[str, Any]) -> None:
+    """Its feed is followed as far as it reaches, and what we have is read again: then all is seen that can be."""
+    found = chosen(None, kind(Listing.NONE, history), **asked)
 
-    assert (found.since, found.crawl) == (NOW - DAY, False)
+    assert (found.since, found.crawl, found.reread) == (NOW - back, False, True)
+    assert found.closes_at(None)
+
+
+def test_an_outrun_feed_of_what_no_call_lists() -> None:
+    """Longer away than its feed remembers: what we have is read again, and the watermark is not stuck for ever."""
+    swept = NOW - timedelta(days=45)
+
+    found = chosen(swept, kind(Listing.NONE))
+
+    assert (found.outrun, found.reread, found.crawl) == (True, True, False)
+    assert found.closes_at(swept)
+
+
+@pytest.mark.parametrize("within", [1, 2, 7, 30])
+def test_everything_has_its_turn(within: int) -> None:
+    """All places are compared once in so many nights, each night has its share, and missed nights are made up for."""
+    since = dict.fromkeys(range(60), NOW)
+    shares = []
+    for step in range(1, 2 * within + 1):
+        tonight = NOW + timedelta(days=step)
+        turn = [each for each in since if is_due(since[each], tonight, place=each, nights=within)]
+        shares.append(len(turn))
+        since |= dict.fromkeys(turn, tonight)
+        assert not any(is_due(since[each], tonight, place=each, nights=within) for each in since)
+
+    assert sum(shares) == 2 * 60
+    assert max(shares) - min(shares) <= 1
+    late = NOW + timedelta(days=3 * within)
+    assert all(is_due(since[each], late, place=each, nights=within) for each in since)
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(7 * 24, 7), (24, 1), (1, 1), (40, 2)])
+def test_nights(hours: int, expected: int) -> None:
+    """A week has seven nights, and less than a day is every night."""
+    assert nights(timedelta(hours=hours)) == expected
 
 
 @pytest.mark.parametrize(

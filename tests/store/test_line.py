@@ -1,0 +1,126 @@
+"""Positions after a failover: a server that is another than the one they were drawn from goes on far beyond."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reconciler.model import Reason
+from reconciler.store import refetches
+from reconciler.store.database import connect
+from reconciler.store.refetches import Again, Alive, Older
+from reconciler.store.refetches import Seen as SeenSoFar
+from tests.conftest import SCHEMA
+from tests.store.stage import DECLINED, GONE, STAMPED, TIED, alive, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.store.database import Database
+    from tests.store.stage import Stage
+
+LOST = 500
+"""So many positions were drawn in the last moments of a primary that its standby never heard of."""
+
+
+def fail_over(stage: Stage, *, back: int = LOST) -> None:
+    """Let the database be what a standby had of it: its sequence is behind, and it was written by another server."""
+    stage.execute("UPDATE number_line SET server = 'another:00000001'")
+    stage.execute("SELECT setval('positions', GREATEST(last_value - :back, 1)) FROM positions", back=back)
+    stage.database.engine.dispose()
+
+
+def test_positions_go_on_beyond_what_was_lost(lone_stage: Stage) -> None:
+    """Whoever draws first on the new primary draws beyond all that the old one can have drawn; the next just after."""
+    drawn = [lone_stage.position() for _ in range(LOST)][-1]
+    fail_over(lone_stage)
+
+    first = lone_stage.position()
+    lone_stage.database.engine.dispose()
+    second = lone_stage.position()
+
+    assert first > drawn + 10**8
+    assert first < second < first + 1000
+
+
+def test_a_read_under_way_is_older(lone_stage: Stage) -> None:
+    """What was being read when the primary went is older than what is read after, though its number was lost."""
+    ref = lone_stage.ref(STAMPED)
+    lone_stage.apply(lone_stage.reading(ref, alive("first"), (1, 2)))
+    under_way = [lone_stage.position() for _ in range(LOST)][-1]
+    fail_over(lone_stage)
+    lone_stage.want(ref)
+    lone_stage.conclude(lone_stage.leased(ref), alive("after"))
+    for _ in range(LOST):
+        lone_stage.position()
+
+    [late] = lone_stage.apply(lone_stage.reading(ref, alive("before"), (under_way, under_way)))
+
+    row = lone_stage.row(ref)
+    assert row is not None
+    assert (late.verdict, row.body) == (DECLINED, '{"name": "after"}')
+
+
+def test_connections_that_come_together(lone_stage: Stage) -> None:
+    """Of many connections to a new primary one moves positions on, and none draws before."""
+    drawn = [lone_stage.position() for _ in range(LOST)][-1]
+    fail_over(lone_stage)
+
+    found = together(*([lone_stage.position] * 6))
+
+    assert min(found) > drawn + 10**8
+    assert max(found) - min(found) < 1000
+
+
+def test_a_server_that_does_not_say(lone_stage: Stage) -> None:
+    """Where the server does not tell who it is, positions stay as they are and connections work."""
+    lone_stage.execute("CREATE OR REPLACE FUNCTION line_of_server() RETURNS text LANGUAGE sql AS 'SELECT NULL::text'")
+    drawn = lone_stage.position()
+    lone_stage.execute("UPDATE number_line SET server = 'another:00000001'")
+    lone_stage.database.engine.dispose()
+
+    assert drawn < lone_stage.position() < drawn + 1000
+
+
+@pytest.fixture
+def serializable(database: Database) -> Iterator[Database]:
+    """Yield a database whose administrator has set another isolation level for everybody."""
+    name = database.engine.url.database
+    with database.transaction() as connection:
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    other = connect(database.url, schema=SCHEMA, connections=2)
+    yield other
+    other.close()
+
+
+def test_what_is_committed_is_read(serializable: Database) -> None:
+    """Transactions are READ COMMITTED whatever the server's default is: the guard counts on it."""
+    with serializable.transaction() as connection:
+        level = connection.exec_driver_sql("SHOW transaction_isolation").scalar()
+
+    assert level == "read committed"
+
+
+def test_ladders_of_before_do_not_hold(lone_stage: Stage) -> None:
+    """Ladders that were climbed to positions which were never drawn here begin anew, instead of waiting for them."""
+    stage = lone_stage
+    dead, rewound = stage.ref(STAMPED), stage.ref(STAMPED)
+    stage.apply(stage.reading(dead, GONE, (1, 2)), stage.reading(rewound, alive("new", 100), (1, 2)))
+    ahead = stage.position() + 10**6
+    notes = {
+        dead: SeenSoFar(alive=Alive(ahead, stage.clock)),
+        rewound: SeenSoFar(older=Older(1, stage.clock, ahead, None)),
+    }
+    for ref, seen in notes.items():
+        again = Again(ref, (stage.clock,), Reason.REREAD, seen, wants=True, began_at=None)
+        stage.run(partial(refetches.read_again, rereads=[again], now=stage.clock))
+    stage.tick(1)
+
+    first = {ref: stage.reread(ref, alive("old", 50)) for ref in (dead, rewound)}
+    reads = stage.work_off({dead: alive("old", 50), rewound: alive("old", 50)})
+
+    assert [each and each.verdict for each in first.values()] == [TIED, DECLINED]
+    assert reads >= 1 + 3
+    assert [stage.stands(ref, alive("old", 50)) for ref in (dead, rewound)] == [True, True]
