@@ -15,6 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy
 import structlog
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 from reconciler.embedded import Embedded
@@ -30,6 +31,12 @@ SCHEMA = "reconciler"
 _CONNECTIONS = 8
 # What a crash would cost is nothing here.
 _HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+
+
+def pytest_configure() -> None:
+    """Let no example of hypothesis fail by the clock: the machine may be busy."""
+    settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
