@@ -47,12 +47,14 @@ class Limit:
         rate: Calls a second.
         burst: Calls at once, at least 2: one for either lane.
         operations: None: all calls count together; else each operation that fits this pattern (`*`: all) by itself.
+        but: The operation that does not count with all others, for it has a limit of its own.
     """
 
     name: str
     rate: float
     burst: float
     operations: str | None = None
+    but: str | None = None
 
     def __post_init__(self) -> None:
         if not (0 < self.rate < math.inf and 2 <= self.burst < math.inf and self.name and _BETWEEN not in self.name):
@@ -289,7 +291,7 @@ def _concerned(limits: Sequence[Limit], operation: str) -> list[Bucket]:
             limit.name if limit.operations is None else f"{limit.name}{_BETWEEN}{operation}", limit.rate, limit.burst
         )
         for limit in limits
-        if limit.operations is None or fnmatchcase(operation, limit.operations)
+        if (operation != limit.but if limit.operations is None else fnmatchcase(operation, limit.operations))
     ]
 
 

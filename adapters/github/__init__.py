@@ -74,7 +74,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from adapters.github import events
-from adapters.github.calls import HOPS, REDIRECTS, App, Calls, Gone, instant, message_of
+from adapters.github.calls import HOPS, QUERIES, REDIRECTS, App, Calls, Gone, instant, message_of
 from adapters.github.counting import counted
 from adapters.github.kinds import KINDS
 from adapters.github.lists import Lists, Shelf, counting, iso
@@ -98,11 +98,12 @@ if TYPE_CHECKING:
     from reconciler.adapter import Budget, Kind, Mended, Notices, Subscription, Undelivered, Validators
     from reconciler.model import JSON, Body, Delivery
 
-__all__ = ["KINDS", "App", "GitHub", "Limits", "limits"]
+__all__ = ["KINDS", "QUERIES", "App", "GitHub", "Limits", "limits"]
 
 _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _POINTS_A_SECOND: Final = 900 / 60
 _CALLS_AN_HOUR: Final = 5000
+_QUERIES_AN_HOUR: Final = 800
 _AT_ONCE: Final = 100
 _REPOSITORY: Final = "repository"
 _PLACES_MOVE: Final = frozenset({"installation", "installation_repositories", "repository"})
@@ -126,16 +127,20 @@ class Limits:
         calls_per_second: All calls together, by the secondary limit of points.
         calls_per_hour: The least that a token has; answers tell what is left, and the adapter holds when nothing is.
         at_once: Calls under way together.
+        queries_per_hour: Of GraphQL, which has an allowance of its own: points, of which one of ours takes a handful.
     """
 
     calls_per_second: float
     calls_per_hour: int
     at_once: int
+    queries_per_hour: int
 
 
 def limits(calls_per_second: float | None = None) -> Limits:
     """Return what GitHub allows; *calls_per_second* overrides the rate of calls."""
-    return Limits(_POINTS_A_SECOND if calls_per_second is None else calls_per_second, _CALLS_AN_HOUR, _AT_ONCE)
+    return Limits(
+        _POINTS_A_SECOND if calls_per_second is None else calls_per_second, _CALLS_AN_HOUR, _AT_ONCE, _QUERIES_AN_HOUR
+    )
 
 
 class GitHub:

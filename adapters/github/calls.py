@@ -365,7 +365,8 @@ class Calls:
             self._budget.hold(wait)
             return SourceBusy(said, retry_after=wait)
         if answer.status in _LOST:
-            return AccessLost(said)
+            suspended = answer.status == 403 and _SUSPENDED.search(message_of(answer)) is not None
+            return AccessLost(said, what="suspended" if suspended else "access_lost")
         if answer.status in _LATER or answer.status >= 500:
             return SourceUnavailable(said, retry_after=self._retry_after(answer))
         return SourceRefused(said)

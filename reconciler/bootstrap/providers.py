@@ -126,8 +126,9 @@ def _shopify_credential(access: ShopifyAccess, hands: Hands) -> shopify.AccessTo
 def _github_limits(source: Source) -> tuple[Limit, ...]:
     allowed = github.limits(source.calls_per_second)
     # Half at once and half as time goes by: no hour sees more than is allowed.
-    hour = Limit("hour", allowed.calls_per_hour / 2 / 3600, allowed.calls_per_hour / 2)
-    return per_second(allowed.calls_per_second) + (() if source.calls_per_second is not None else (hour,))
+    hour = Limit("hour", allowed.calls_per_hour / 2 / 3600, allowed.calls_per_hour / 2, but=github.QUERIES)
+    queries = Limit("queries", allowed.queries_per_hour / 2 / 3600, allowed.queries_per_hour / 2, github.QUERIES)
+    return per_second(allowed.calls_per_second) + (() if source.calls_per_second is not None else (hour, queries))
 
 
 def _github(source: Source, _: Settings, hands: Hands) -> Adapter:

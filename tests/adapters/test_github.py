@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
-import httpx
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.github import KINDS, App, GitHub, Limits, limits
+from adapters.github import KINDS, App, Limits, limits
 from adapters.github.rows import Walk
-from adapters.sandbox import GitHubSandbox
 from adapters.sandbox.github import INSTALLATION
 from reconciler.adapter import Listing
 from reconciler.errors import (
@@ -34,125 +28,17 @@ from reconciler.errors import (
     SourceRefused,
     SourceUnavailable,
 )
-from reconciler.model import Delivery, Named, ObjectRef, Proof
+from reconciler.model import Named, Proof
+from tests.adapters.hubs import AT, NOW, TOKEN, delivered, issue, read, ref, repository, shown
 from tests.adapters.scripted import Said
 from tests.adapters.spent import Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from reconciler.model import Body, Notification, Page
-    from tests.adapters.scripted import Asked, Scripted
-
-    MakeGitHub = Callable[..., GitHub]
-    MakeScripted = Callable[[Callable[[Asked], Said]], Scripted]
-
-NOW = datetime(2026, 11, 30, 12, 0, 30, tzinfo=UTC)
-AT = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
-TOKEN = "ghp_standinofatoken"
-SECRET = "standinofasecret"
-
-
-@pytest.fixture
-def github_at() -> Iterator[MakeGitHub]:
-    """Yield what makes an adapter for the provider at a URL."""
-    with ExitStack() as stack:
-
-        def made(url: str = "http://127.0.0.1:9", **given: Any) -> GitHub:
-            asked: dict[str, Any] = {
-                "credential": TOKEN,
-                "repositories": ["acme/shop"],
-                "organizations": [],
-                "webhook_secrets": [SECRET],
-                "kinds": None,
-                "budget": Spent(),
-                "validators": lambda _kind, _scope: {},
-                "api_version": "2022-11-28",
-                "api_base": url,
-                "clock": lambda: NOW,
-                **given,
-            }
-            return stack.enter_context(closing(GitHub("github-acme", **asked)))
-
-        yield made
-
-
-class Hub:
-    """A stand-in of GitHub."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._control = httpx.Client(base_url=f"{url}/_control", timeout=30)
-        self.shop = self.act("create", "repository", body={"name": "shop", "owner": "acme"})
-
-    def act(self, op: str, kind: str, id_: str = "", **more: Any) -> str:
-        """Make something happen and return the object's id."""
-        asked = {"op": op, "kind": kind, **({"id": id_} if id_ else {}), **more}
-        if kind != "repository":
-            asked.setdefault("scope", self.shop)
-        return str(self.told("POST", "/objects", asked)["id"])
-
-    def told(self, method: str, path: str, asked: Any = None) -> Any:
-        """Ask the control routes."""
-        answer = self._control.request(method, path, json=asked)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def close(self) -> None:
-        """Let go."""
-        self._control.close()
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    """Yield a stand-in with one repository, acme/shop."""
-    with GitHubSandbox(3).serve() as running, closing(Hub(running.url)) as made:
-        yield made
-
-
-def ref(kind: str, id_: str, scope: str = "10") -> ObjectRef:
-    """Return a ref of the source under test."""
-    return ObjectRef("github-acme", scope, kind, id_)
-
-
-def delivered(body: bytes, event: str = "issues", **headers: str) -> Delivery:
-    """Return a delivery of these bytes as GitHub would sign it."""
-    given = {
-        "content-type": "application/json",
-        "x-github-event": event,
-        "x-github-delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
-        "x-github-hook-id": "292430182",
-        "x-hub-signature-256": f"sha256={hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}",
-    }
-    return Delivery(given | {name.replace("_", "-"): value for name, value in headers.items()}, body, NOW)
-
-
-def read(adapter: GitHub, event: str, payload: dict[str, Any], **headers: str) -> Notification:
-    """Return the one notification in a delivery of *payload*."""
-    [notification] = adapter.read(delivered(json.dumps(payload).encode(), event, **headers))
-    return notification
-
-
-def repository(number: int = 10, name: str = "acme/shop", **fields: Any) -> dict[str, Any]:
-    """Return a repository as payloads show it."""
-    owner, _, own = name.partition("/")
-    return {"id": number, "name": own, "full_name": name, "owner": {"login": owner}, **fields}
-
-
-def issue(number: int, at: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return an issue that changed so many seconds after `AT`."""
-    stamp = f"{AT + timedelta(seconds=at):%Y-%m-%dT%H:%M:%SZ}"
-    return {"id": 7000 + number, "number": number, "state": "open", "updated_at": stamp, **fields}
-
-
-def shown(pages: Iterable[Page]) -> list[str]:
-    """Return the ids on *pages*, in order."""
-    return [
-        id_
-        for page in pages
-        for id_ in (*(each.ref.id for each in page.snapshots), *(hint.ref.id for hint in page.hints))
-    ]
-
+    from reconciler.model import Body, Page
+    from tests.adapters.hubs import Hub, MakeGitHub, MakeScripted
+    from tests.adapters.scripted import Asked
 
 # The table
 
@@ -194,7 +80,7 @@ def test_what_cannot_be_used_is_said_at_once(github_at: MakeGitHub, given: Mappi
 
 def test_limits() -> None:
     """The secondary limit is 900 points a minute, unless the configuration says otherwise."""
-    assert limits() == Limits(15.0, 5000, 100)
+    assert limits() == Limits(15.0, 5000, 100, 800)
     assert limits(3).calls_per_second == 3
 
 
@@ -1048,15 +934,6 @@ def test_without_a_configuration_all_that_is_given(github_at: MakeGitHub, hub: H
 
 
 # Apps
-
-
-@pytest.fixture(scope="module")
-def private_key() -> str:
-    """Return a key made for this run."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
 
 
 def test_an_installation(github_at: MakeGitHub, hub: Hub, private_key: str) -> None:

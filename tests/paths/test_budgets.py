@@ -221,6 +221,19 @@ def test_an_operation_has_its_own_limit(database: Database) -> None:
     assert set(others) == {0}
 
 
+def test_an_operation_that_counts_apart(database: Database) -> None:
+    """What has a limit of its own takes nothing from that of all others, and goes on when that is used up."""
+    mine = budgets(database, {"shop": [Limit("hour", 0.01, 20, but=OTHER), Limit("apart", 0.01, 20, OTHER)]})
+    apart = [mine.take("shop", OTHER) for _ in range(12)]
+
+    others = [mine.take("shop", CALL) for _ in range(12)]
+    used_up = [mine.take("shop", CALL) for _ in range(8)]
+
+    assert set(apart) == set(others) == {0}
+    assert used_up[-1] > 60
+    assert mine.take("shop", OTHER) == 0
+
+
 def test_a_call_past_the_deadline_is_busy(database: Database) -> None:
     """A call that could not be made in time fails at once, says when it can be, and takes nothing."""
     mine = budgets(database, _SLOW)
