@@ -116,6 +116,9 @@ SELECT count(*) AS kinds, count(*) FILTER (
     ) AND NOT EXISTS (
         SELECT FROM refused_kinds AS refused
         WHERE refused.source = %(source)s AND refused.kind = told.kind AND refused.scope IN ('', told.scope)
+    ) AND NOT EXISTS (
+        SELECT FROM refetches AS mine
+        WHERE (mine.source, mine.kind, mine.scope) = (%(source)s, told.kind, told.scope) AND mine.held_at IS NOT NULL
     )
 ) AS unexcused
 FROM runs

@@ -75,7 +75,7 @@ class Standing:
     Attributes:
         closed: Why nothing of it is listed: a person paused it, or it turned out to answer nobody; empty: it is.
         refused: The (scope, kind) pairs that could not be read the last time.
-        paused: The scopes, '' for all, that answered nobody the last time.
+        paused: The scopes, '' for all, to which access was lost the last time.
     """
 
     closed: str
@@ -89,7 +89,11 @@ class Standing:
         return cls(
             closed="" if held is None else str(held),
             refused={(each.scope, each.kind) for each in sources.refused(connection) if each.source == source},
-            paused={each.scope for each in pauses.standing(connection) if each.source == source},
+            paused={
+                each.scope
+                for each in pauses.standing(connection)
+                if each.source == source and each.what not in {"unavailable", "paused"}
+            },
         )
 
 
@@ -109,7 +113,9 @@ class Sweep:
         metrics: Metrics,
         stop: Event,
         marks_of: Mapping[str, Marks] | None = None,
+        most_unfinished: int = MOST_UNFINISHED,
     ) -> None:
+        self._most_unfinished = most_unfinished
         self._marks = marks_of or {}
         self._database = database
         self._adapters = adapters
@@ -522,10 +528,10 @@ class Sweep:
                 pointer=pointer,
                 values=values,
                 before=before,
-                limit=MOST_UNFINISHED,
+                limit=self._most_unfinished,
             )
-        if len(found) == MOST_UNFINISHED:
-            report.note = f"{MOST_UNFINISHED} unfinished ones, read longest ago, are read again; more the next night"
+        if len(found) == self._most_unfinished:
+            report.note = f"{len(found)} unfinished ones, read longest ago, are read again; more the next night"
         return found
 
     def _feeds(

@@ -38,6 +38,7 @@ def sweep_on(bench: Bench, side: Side | None = None, *, stop: threading.Event | 
     """Return the sweep of a process; nothing is in flight unless *changed* says so."""
     chosen = side or bench.side(in_flight=changed.get("in_flight", timedelta(0)))
     settings: dict[str, Any] = {"in_flight": timedelta(0), "overlap": timedelta(seconds=2)}
+    most = {"most_unfinished": changed.pop("most_unfinished")} if "most_unfinished" in changed else {}
     return Sweep(
         bench.database,
         {SOURCE: chosen.adapter},
@@ -48,6 +49,7 @@ def sweep_on(bench: Bench, side: Side | None = None, *, stop: threading.Event | 
         workers=2,
         metrics=chosen.metrics,
         stop=stop or threading.Event(),
+        **most,
     )
 
 
