@@ -184,14 +184,14 @@ class Calls:
             raise self._failure(QUERIES, answer)
         self._rest_where_none_is_left(answer)
         body = self.body(QUERIES, answer)
-        data, errors = body.get("data"), body.get("errors")
+        shown, errors = body.get("data"), body.get("errors")
         if any(isinstance(each, dict) and each.get("type") == "RATE_LIMITED" for each in errors or ()):
             wait = self._until_reset(answer)
             self._budget.hold(wait, operation=QUERIES)
             raise SourceBusy(f"{QUERIES}: no points are left", retry_after=wait)
-        if not isinstance(data, dict):
-            raise SourceUnavailable(f"{QUERIES}: the answer holds no data")
-        return data
+        if not isinstance(shown, dict):
+            raise SourceUnavailable(f"{QUERIES}: the answer shows nothing")
+        return shown
 
     def change(self, method: str, operation: str, target: str, sent: Body) -> Answer:
         """Make or change what is at *target*; raises what any answer but success means."""
