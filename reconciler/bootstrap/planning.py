@@ -14,6 +14,7 @@ from reconciler.budgets import Budgets, Lane
 from reconciler.errors import ConfigError
 from reconciler.metrics import Metrics
 from reconciler.plan import forecast
+from reconciler.store import forecasts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -37,16 +38,36 @@ class Planning:
         limits: Of each source.
     """
 
+    database: Database
     adapters: Sequence[Adapter]
     limits: dict[str, Sequence[Limit]]
     budgets: Budgets
 
     def forecasts(self) -> Iterator[Forecast]:
-        """Yield one forecast after another; calls go through the budgets, behind live work."""
+        """Yield one forecast after another, kept for the run that loads the kind; calls go behind live work."""
         for adapter in self.adapters:
             with self.budgets.calling(Lane.SWEEP) as spent:
                 for kind in adapter.kinds:
-                    yield forecast(adapter, kind, limits=self.limits[adapter.source], spent=spent)
+                    found = forecast(adapter, kind, limits=self.limits[adapter.source], spent=spent)
+                    self._keep(found)
+                    yield found
+
+    def _keep(self, found: Forecast) -> None:
+        objects, calls, hours, gigabytes = found.objects, found.calls, found.hours, found.gigabytes
+        if found.least or objects is None or calls is None or hours is None or gigabytes is None:
+            return
+        self.database.commit(
+            lambda connection: forecasts.keep(
+                connection,
+                found.source,
+                kind=found.kind.name,
+                objects=objects,
+                exact=found.exact,
+                calls=calls,
+                hours=hours,
+                gigabytes=gigabytes,
+            )
+        )
 
 
 @contextmanager
@@ -68,7 +89,7 @@ def planning(settings: Settings, *, sources: Collection[str], kinds: Collection[
         adapters = [
             known[each.provider].adapter(each, settings, _hands(each, database, budgets, stack)) for each in asked
         ]
-        yield Planning(adapters, limits, budgets)
+        yield Planning(database, adapters, limits, budgets)
 
 
 def _hands(source: Source, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:

@@ -151,6 +151,11 @@ def _show(output: Output, report: Told) -> None:
     if drift:
         output.line("")
         output.table(("object", "what", "cause", "where"), [_drift(each) for each in drift])
+    for each in report.get("forecasts", ()):
+        output.line(
+            f"{each['source']} {each['kind']}: forecast {each['objects']} objects and {each['calls']} calls; "
+            f"it was {each['listed']} and {each['spent']}"
+        )
     because = f": {report['because']}" if report["because"] else ""
     mended = "nothing is repaired" if report["dry_run"] else "repaired"
     found = f"{len(drift)} drifted, {mended}" if drift else "no drift"

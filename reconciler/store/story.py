@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reconciler import content, times
 from reconciler.model import ObjectRef
-from reconciler.store import refetches, shares, sources, statements
+from reconciler.store import forecasts, refetches, shares, sources, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -154,7 +154,10 @@ def run_report(connection: Connection, run_id: int) -> Told | None:
     run = _told(row)
     keys = ("id", "trigger", "state", "since", "until", "dry_run", "because")
     found = [_told(each) for each in statements.rows(connection, "drift_of_run", {"run_id": run_id})]
-    return {key: run[key] for key in keys} | {"kinds": run["tallies"].get("kinds", []), "drift": found}
+    kinds = run["tallies"].get("kinds", [])
+    held = [each | {"at": times.iso(each["at"])} for each in forecasts.against(connection, kinds, row.started_at)]
+    report = {key: run[key] for key in keys} | {"kinds": kinds, "drift": found}
+    return report | ({"forecasts": held} if held else {})
 
 
 def refs(

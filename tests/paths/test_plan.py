@@ -57,6 +57,17 @@ def test_a_forecast_comes_true(case_of: MakeCase, plan: Plan, provider: str) -> 
     assert left == before
     assert loaded.kinds[kind]["listed"] == told["objects"]
     assert told["calls"] <= loaded.kinds[kind]["calls"] <= told["calls"] + 3
+    [held] = loaded.report["forecasts"]
+    assert held | {"at": ""} == {
+        "source": case.source,
+        "kind": kind,
+        "at": "",
+        "objects": there,
+        "exact": told["exact"],
+        "listed": there,
+        "calls": told["calls"],
+        "spent": loaded.kinds[kind]["calls"],
+    }
 
 
 @pytest.mark.parametrize("provider", EVERY)
