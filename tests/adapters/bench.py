@@ -480,12 +480,13 @@ EVERY_KIND = [
 ]
 """Every kind of every provider."""
 
-CORE_KINDS = [
-    (provider, name)
-    for provider, kinds in {"stripe": KINDS, "github": github.KINDS, "shopify": shopify.KINDS}.items()
-    for name, row in kinds.items()
-    if row.kind.core
-]
+_DECLARED = {
+    "stripe": {name: row.kind for name, row in KINDS.items()},
+    "github": {name: row.kind for name, row in github.KINDS.items()},
+    "shopify": {name: row.kind for name, row in shopify.KINDS.items()},
+}
+
+CORE_KINDS = [(provider, name) for provider, kinds in _DECLARED.items() for name, kind in kinds.items() if kind.core]
 """Those that are mirrored where nobody says which: looked at one by one, the others of a provider all at once."""
 
 KINDS_WITH_PARTS = [
