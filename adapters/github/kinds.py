@@ -289,7 +289,7 @@ _CORE: Final = (
             fetch="GET /repositories/{id}",
             deletion="404, which a repository that we may no longer see answers too",
             permission="Metadata: read",
-            cost="1 call; 1 per 100 listed, 1 for each configured by name",
+            cost="1 call; 1 per 100 listed, 1 for each configured by name or, of more than 25, per 100",
             unordered=("/topics",),
             columns=columns("""
                 full_name text
