@@ -305,6 +305,7 @@ def _status(connection: Connection, view: View, settings: Settings) -> Told:
             "queue": queue.open,
             "oldest_seconds": None if queue.oldest is None else max(int((now - queue.oldest).total_seconds()), 0),
             "dead": queue.dead,
+            "held": queue.held,
             "budgets": [
                 {"name": each.name, "left": each.left, "limit": each.limit} for each in budgets if each.source == name
             ],

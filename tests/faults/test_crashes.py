@@ -25,6 +25,7 @@ STEPS = (
     "drain.draining.Drain.want",
     "drain.looking.Looking._bury",
     "drain.looking.Looking._conclude",
+    "drain.looking.Looking._leave_to_run",
     "drain.looking.Looking._postpone",
     "drain.pausing.Pausing._pause",
     "drain.pausing.Pausing.answered",
@@ -36,6 +37,7 @@ STEPS = (
     "schedule.Schedule.lead",
     "store.guard.apply_apart.<locals>.applied",
     "sweep.pages.drawn",
+    "sweep.sweeping.Sweep._decide",
     "sweep.sweeping.Sweep._finish",
     "sweep.sweeping.Sweep._move_watermark",
     "sweep.sweeping.Sweep._show",
@@ -45,6 +47,7 @@ STEPS = (
 """What a process does durably, each a transaction of its own."""
 
 _READS = "it only reads"
+_TURN = "a turn that is not noted comes again with the next night"
 _COMMAND = "a command's own last step: what it did stands, and it can be given again"
 ELSEWHERE = {
     "bootstrap.Program.looked_at": _READS,
@@ -78,9 +81,11 @@ ELSEWHERE = {
     "store.tokens.SharedTokens.forget": "a token that is refused again is forgotten then",
     "sweep.sweeping.Sweep._is_held": _READS,
     "sweep.sweeping.Sweep._judge": _READS,
-    "sweep.sweeping.Sweep._list_scope": _READS,
+    "sweep.sweeping.Sweep._list_scope": _TURN,
     "sweep.sweeping.Sweep._refuse_older_shape": _READS,
     "sweep.sweeping.Sweep._take_hints": _READS,
+    "sweep.sweeping.Sweep._take_turn": _TURN,
+    "sweep.sweeping.Sweep._turn": _TURN,
     "sweep.sweeping.Sweep._unfinished": _READS,
     "sweep.sweeping.Sweep._unlisted": _READS,
     "sweep.sweeping.Sweep._work_off": _READS,
@@ -93,7 +98,7 @@ ELSEWHERE = {
 
 def errand_of(case: Case) -> Errand:
     """Return what there is to do after objects came, changed and went, once told, twice told and untold."""
-    kept, gone, quiet = (case.act("create", "customer", deliver=False) for _ in range(3))
+    kept, gone, quiet, untold = (case.act("create", "customer", deliver=False) for _ in range(4))
     lost = case.act("create", "product", deliver=False)
     case.sweep(full=True)
     sent = [
@@ -104,6 +109,7 @@ def errand_of(case: Case) -> Errand:
         *case.withheld("delete", "product", lost)[1],
     ]
     case.act("change", "customer", quiet, deliver=False)
+    case.act("delete", "customer", untold, deliver=False)
     case.edit("UPDATE objects SET body = jsonb_set(body, '{name}', '\"by hand\"') WHERE id = %s", quiet)
     return Errand(
         case.file, dict(case.environment), case.source, [*sent, sent[1]], [case.ref("customer", "no such/id")]

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.config.settings import DeletesStop
 from reconciler.errors import ConfigError, SourceUnavailable
-from reconciler.store import shares, story
+from reconciler.store import shares, sources, story
 from reconciler.sweep import Asked
 from reconciler.times import Last
 from tests.paths.draining import SOURCE, customer
@@ -77,8 +77,10 @@ def test_a_run_stops_before_the_first(bench: Bench) -> None:
     with bench.database.transaction() as connection:
         queue = story.queues(connection)[SOURCE]
         chapters = [each["what"] for each in story.explain(connection, customer(ids[0]))["story"]]
+        excused = sources.excused(connection, told.report["id"], SOURCE)
     assert (queue.open, queue.due, queue.dead, queue.held, queue.oldest) == (0, 0, 0, 3, None)
     assert chapters[-1] == "held"
+    assert excused
 
 
 def test_a_run_lets_go_what_may(bench: Bench) -> None:

@@ -187,12 +187,13 @@ def test_what_no_object_is_called(admin: httpx.Client, stand: Stand) -> None:
 def test_a_run(admin: httpx.Client, stand: Stand) -> None:
     """202 with its number; what is not said, or null, is everything."""
     asked = {"since": "24h", "until": None, "sources": ["shop"], "kinds": ["order"], "full": True, "dry_run": True}
+    asked |= {"allow_deletes": True}
 
     answers = [admin.post("/reconcile", json=asked), admin.post("/reconcile"), admin.post("/reconcile", json={})]
 
     assert [(answer.status_code, answer.json()) for answer in answers] == [(202, {"run": 42})] * 3
     assert stand.runs == [
-        RunRequest(since="24h", sources=("shop",), kinds=("order",), full=True, dry_run=True),
+        RunRequest(since="24h", sources=("shop",), kinds=("order",), full=True, dry_run=True, allow_deletes=True),
         RunRequest(),
         RunRequest(),
     ]

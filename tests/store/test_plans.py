@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -120,6 +121,26 @@ def test_plan(filled: Stage, name: str, *, analyzed: bool) -> None:
     assert set(whole) <= {"pauses", "shapes"}, whole
     assert passed_over < 50
     assert found["Shared Hit Blocks"] + found["Shared Read Blocks"] < 400
+
+
+def test_what_went_is_counted_by_its_index(filled: Stage) -> None:
+    """Whether more may go is seen without looking through a long history or a long queue."""
+    filled.execute(
+        "INSERT INTO object_history (source, scope, kind, id, what, observed_at, changed, via, at, counted)"
+        " SELECT :source, '', :kind, n::text, 'deleted', :at, '[]', 'webhook', :at, n < 20"
+        " FROM generate_series(1, 20000) AS n",
+        source=SOURCE,
+        kind=STAMPED,
+        at=at(0),
+    )
+    asked = {"source": SOURCE, "scope": "", "kind": STAMPED, "now": at(1), "within": timedelta(hours=1)}
+
+    found = list(nodes(plan(filled, "stands_still", asked)))
+
+    used = {node["Index Name"] for node in found if "Index Name" in node}
+    whole = {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
+    assert used >= {"refetches_held", "object_history_counted"}
+    assert not whole & {"refetches", "object_history"}
 
 
 def test_long_queue_is_leased_in_milliseconds(filled: Stage) -> None:
