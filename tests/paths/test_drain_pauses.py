@@ -514,7 +514,7 @@ def test_k15_asked_to_end(bench: Bench) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         said = process.stdout.readline()
-        process.wait(10)
+        process.wait(60)
     bench.faults()
 
     assert said == "released\n"
