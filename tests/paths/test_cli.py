@@ -317,6 +317,7 @@ def test_status(command: Command) -> None:
         "queue",
         "oldest_seconds",
         "dead",
+        "held",
         "budgets",
         "last_run",
         "next_run",
