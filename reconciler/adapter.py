@@ -71,6 +71,7 @@ class Kind:
         unordered: JSON pointers (`*` for any step) to arrays whose order means nothing.
         volatile: JSON pointers to fields that change without the object changing.
         columns: The typed columns of its view.
+        test: A JSON pointer to what is true of objects that are only tests: the view leaves those out.
         open_while: A JSON pointer and the values by which an object is unfinished; those are read again nightly.
         feed_history: How far back the feed reaches; None: for ever.
         feed_lag: How late a change may appear in the feed.
@@ -92,6 +93,7 @@ class Kind:
     unordered: tuple[str, ...] = ()
     volatile: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    test: str | None = None
     open_while: tuple[str, frozenset[str]] | None = None
     feed_history: timedelta | None = None
     feed_lag: timedelta = field(default=timedelta(0))

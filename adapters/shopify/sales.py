@@ -58,6 +58,7 @@ ROWS: Final = (
             cost="1 call, with more than 10 lines 1 per 50 and 1; 1 per 8 listed",
             worth="what is paid, refunded, cancelled or shipped decides what leaves the house",
             page=8,
+            test="/test",
             unordered=("/tags",),
             columns=columns("""
                 name text /name

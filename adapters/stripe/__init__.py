@@ -121,6 +121,11 @@ def limits(api_key: str, calls_per_second: float | None = None) -> Limits:
     return Limits(every, max(_OPERATION_RATE, _OPERATION_RATE * every / _LIVE_RATE))
 
 
+def is_live(api_key: str) -> bool:
+    """Say whether a key shows what is real, and not what Stripe keeps for tests."""
+    return _mode_of(api_key) == "live"
+
+
 class Stripe:
     """
     One Stripe account in one mode, and those connected to it that are mirrored.

@@ -24,13 +24,14 @@ from reconciler.metrics import Gauges, Metrics
 from reconciler.model import Verdict
 from reconciler.receive import Receiver
 from reconciler.store import database as databases
-from reconciler.store import environment, refetches, sources, statements, story
+from reconciler.store import environment, refetches, sources, statements, story, views
 from reconciler.store import migrate as migrations
 from reconciler.store import mirror as mirrors
 from reconciler.store.marks import Marks
 from reconciler.store.mirror import Mirror, Rules
 from reconciler.store.shares import FAR, ShareStop
 from reconciler.store.tokens import SharedTokens
+from reconciler.store.views import Described
 from reconciler.store.vouching import Vouching
 from reconciler.sweep import Sweep
 from reconciler.watchdog import Hearing, Watchdog
@@ -178,6 +179,7 @@ def program(
             )
             adapters[source.name] = Pinned(known[source.provider].adapter(source, settings, hands), database)
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
+        database.commit(partial(views.describe, described=_described(settings, adapters)))
         shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}
         drain = Drain(
             database,
@@ -366,6 +368,7 @@ def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[
     database = databases.connect(embedded.url("reconciler"), schema=settings.database.schema, connections=connections)
     stack.callback(database.close)
     migrations.migrate(database)
+    views.make(database, every_kind())
     return database, database.url
 
 
@@ -403,6 +406,19 @@ class _Gauges:
             budget_left={(each.source, each.name): float(each.left) for each in standing},
             alarms={(alarm.source, alarm.what): 1.0 for alarm in alarms},
         )
+
+
+def _described(settings: Settings, adapters: Mapping[str, Adapter]) -> list[Described]:
+    known = providers()
+    return [
+        Described(
+            source.name,
+            source.provider,
+            production=not known[source.provider].tests(source),
+            kinds=tuple(sorted(adapters[source.name].kinds)),
+        )
+        for source in settings.sources
+    ]
 
 
 def _mirror(connection: Connection, settings: Settings, adapters: Mapping[str, Adapter]) -> Mirror:

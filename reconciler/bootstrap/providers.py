@@ -39,17 +39,25 @@ class Hands:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """How this program speaks to one provider: its kinds, its limits for a source, and the adapter of one."""
+    """
+    How this program speaks to one provider: its kinds, its limits for a source, and the adapter of one.
+
+    Attributes:
+        tests: Says whether a source shows only what its provider keeps for tests.
+    """
 
     kinds: Mapping[str, Kind]
     limits: Callable[[Source], tuple[Limit, ...]]
     adapter: Callable[[Source, Settings, Hands], Adapter]
+    tests: Callable[[Source], bool] = lambda _: False
 
 
 def providers() -> Mapping[str, Provider]:
     """Return every provider by name."""
     return {
-        "stripe": Provider({name: row.kind for name, row in stripe.KINDS.items()}, _stripe_limits, _stripe),
+        "stripe": Provider(
+            {name: row.kind for name, row in stripe.KINDS.items()}, _stripe_limits, _stripe, tests=_stripe_tests
+        ),
         "shopify": Provider({name: row.kind for name, row in shopify.KINDS.items()}, _shopify_limits, _shopify),
         "github": Provider({name: row.kind for name, row in github.KINDS.items()}, _github_limits, _github),
     }
@@ -58,6 +66,10 @@ def providers() -> Mapping[str, Provider]:
 def _stripe_limits(source: Source) -> tuple[Limit, ...]:
     allowed = stripe.limits(_stripe_access(source).api_key.reveal(), source.calls_per_second)
     return per_second(allowed.calls_per_second, allowed.operation_calls_per_second)
+
+
+def _stripe_tests(source: Source) -> bool:
+    return not stripe.is_live(_stripe_access(source).api_key.reveal())
 
 
 def _stripe(source: Source, settings: Settings, hands: Hands) -> Adapter:

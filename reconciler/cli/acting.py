@@ -20,7 +20,7 @@ from reconciler.cli.showing import one_of
 from reconciler.daemon import Role
 from reconciler.errors import ConfigError, NotAdopted
 from reconciler.model import ObjectRef, Reason
-from reconciler.store import events, pauses, refetches, sources, statements, story
+from reconciler.store import events, pauses, refetches, sources, statements, story, views
 from reconciler.store import migrate as migrations
 from reconciler.store.refetches import Want
 
@@ -120,15 +120,17 @@ def replay(
 
 
 def migrate(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:
-    """Bring the schema up to date."""
+    """Bring the schema and the views of kinds up to date."""
     settings, output = options.settings(context, config), Output()
     options.start_log(settings, output.aside, level="error")
     with bootstrap.opened(settings) as database:
         ran = migrations.migrate(database)
+        made = views.make(database, bootstrap.every_kind())
     if options.shape(context, shape) is Format.JSON:
-        output.json({"ran": ran})
-    else:
-        output.line(f"brought up to date: {', '.join(ran)}" if ran else "is up to date")
+        output.json({"ran": ran, "views": made})
+        return
+    did = [*ran, *([f"{len(made)} views"] if made else [])]
+    output.line(f"brought up to date: {', '.join(did)}" if did else "is up to date")
 
 
 def demo(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import re
 import zlib
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +25,16 @@ from reconciler.errors import ConfigError, DatabaseUnavailable
 from reconciler.store.database import sqlstate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy import Connection
 
     from reconciler.store.database import Database
 
 VERSION_TABLE = "reconciler_version"
-_LOCK_TIMEOUT = "10s"
+PATIENCE = timedelta(seconds=10)
+"""How long a change waits for those who use what it changes: others wait behind it meanwhile."""
+
 _MADE = re.compile(r"^CREATE (?:TABLE|SEQUENCE|VIEW|MATERIALIZED VIEW) (\w+)", re.MULTILINE)
 
 
@@ -39,9 +45,26 @@ def migrate(database: Database) -> list[str]:
     Safe to start many times at once: the others wait and find nothing to do. Raises `ConfigError` where the schema is
     newer than this program, or holds a table of ours that we did not make; then nothing is changed.
     """
+    with alone(database) as connection:
+        return _upgrade(connection, database.schema)
+
+
+@contextmanager
+def alone(database: Database, *, patience: timedelta = PATIENCE) -> Iterator[Connection]:
+    """
+    Yield a connection in a transaction that may change the schema: first in, first served.
+
+    Raises `ConfigError` where our role may not, and `DatabaseUnavailable` where a table stays in use.
+    """
     try:
         with database.transaction() as connection:
-            return _upgrade(connection, database.schema)
+            # Whoever waits here sees the finished schema.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(database.schema)})
+            connection.execute(
+                text("SELECT set_config('lock_timeout', :wait, true)"),
+                {"wait": f"{patience // timedelta(milliseconds=1)}ms"},
+            )
+            yield connection
     except DBAPIError as error:
         raise _in_our_words(error, database.schema) from error
 
@@ -61,9 +84,6 @@ def check(database: Database) -> None:
 
 
 def _upgrade(connection: Connection, schema: str) -> list[str]:
-    # First in, first served: whoever waits here sees the finished schema.
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(schema)})
-    connection.execute(text("SELECT set_config('lock_timeout', :wait, true)"), {"wait": _LOCK_TIMEOUT})
     stands = _stands_at(connection, schema)
     missing = _missing(schema, stands)
     if not missing:

@@ -1,0 +1,16 @@
+"""What typed views of kinds are made of, and how fresh a kind is, told in SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+
+
+def upgrade() -> None:
+    """Run the SQL file beside this one as it is: no parameters, so `%` and `:` mean nothing."""
+    sql = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    op.get_bind().exec_driver_sql(sql, execution_options={"no_parameters": True})
