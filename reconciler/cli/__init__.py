@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reconciler.cli import accounts, acting, planning, reconciling, showing, upgrading
+from reconciler.cli import accounts, acting, granting, planning, reconciling, showing, upgrading
 from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
@@ -84,6 +84,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
         acting.migrate,
         upgrading.upgrade_api,
         accounts.adopt,
+        granting.grants,
         acting.demo,
         acting.sandbox,
     )
