@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 import sqlalchemy
+from alembic import command
 
 from reconciler.adapter import Column, Kind, Listing
 from reconciler.bootstrap import every_kind
 from reconciler.errors import ConfigError, DatabaseUnavailable
+from reconciler.store import migrate as migrations
 from reconciler.store import runs, sources, views
 from reconciler.store.sources import State
 from reconciler.store.views import Described
@@ -357,7 +359,14 @@ def test_kinds_that_make_no_view_are_refused_at_once(database: Database) -> None
     assert select(database, "SELECT name FROM typed_views") == []
 
 
-@pytest.mark.parametrize("stranger", ["CREATE TABLE acme_thing ()", "CREATE VIEW acme_thing AS SELECT 1 AS theirs"])
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        "CREATE TABLE acme_thing ()",
+        "CREATE VIEW acme_thing AS SELECT 1 AS theirs",
+        "CREATE VIEW acme_thing AS SELECT 'might be ours'::text AS source",
+    ],
+)
 def test_what_is_in_the_way_is_not_touched(database: Database, stranger: str) -> None:
     """A relation of somebody else with the name of a view stops it, and is named."""
     execute(database, stranger)
@@ -436,6 +445,42 @@ def test_a_reader_of_views_needs_no_other_right(mirror: Database, guest: tuple[s
             reader.execute("SELECT * FROM reconciler.objects")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute("SELECT * FROM reconciler.acme_thing")  # made before it might read coverage
+
+
+def test_a_mirror_that_was_there_before(empty_database: Database) -> None:
+    """An upgrade knows the sources that were pinned, what they show, and how their kinds were swept last."""
+    with migrations.alone(empty_database) as connection:
+        connection.exec_driver_sql("CREATE SCHEMA reconciler")
+        config = migrations._config("reconciler")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0005")
+    pinned = "INSERT INTO accounts VALUES (%s, %s, 'acct', now())"
+    for source, provider, body in (
+        ("live", "stripe", {"livemode": True}),
+        ("test", "stripe", {"livemode": False}),
+        ("empty", "stripe", None),
+        ("code", "github", {}),
+    ):
+        execute(empty_database, pinned, source, provider)
+        if body is not None:
+            put(empty_database, "1", body, source=source)
+    told = {"kinds": [{"source": "code", "scope": "7", "kind": "thing", "state": "complete", "since": "2026-01-01"}]}
+    execute(
+        empty_database,
+        "INSERT INTO runs (trigger, state, asked, tallies) VALUES ('nightly', 'complete', '{}', %s)",
+        json.dumps(told),
+    )
+    execute(
+        empty_database, "INSERT INTO shapes VALUES ('live', 'thing', 1, 'd', now()), ('live', 'thing', 2, 'e', now())"
+    )
+
+    migrations.migrate(empty_database)
+
+    known = select(empty_database, "SELECT source, production, kinds FROM mirrored_sources ORDER BY source")
+    assert known == [("code", True, []), ("empty", False, []), ("live", True, ["thing"]), ("test", False, [])]
+    assert select(empty_database, "SELECT source, scope, kind, state FROM coverage('code')") == [
+        ("code", "7", "thing", "complete")
+    ]
 
 
 # --- how far it can be relied on ---
