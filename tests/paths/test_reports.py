@@ -23,9 +23,12 @@ from reconciler.store.grants import Roles, grants
 from reconciler.store.migrate import check, migrate
 from tests.conftest import SCHEMA, _created, at
 from tests.paths.cases import case_on
+from tests.paths.test_sweep_many import in_scope, many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.paths.cases import MakeCase
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUERIES = re.findall(
@@ -164,6 +167,22 @@ def test_a_query_refuses_what_is_stale(mirror: Governed) -> None:
     assert stale != QUERIES[1]
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="stripe-eu/invoice is swept until"):
         mirror.select(mirror.roles.reader, stale)
+
+
+def test_a_light_pass_keeps_fresh_what_it_need_not_list(case_of: MakeCase) -> None:
+    """Of many repositories those in which nothing moved count as swept; kinds that wait for the night do not."""
+    case = case_of("github", more='organizations = ["acme"]')
+    scopes = many(case, 30)
+    in_scope(case, scopes[2], "issue")
+
+    swept = case.sweep("issue", "label", trigger="light", light=True)
+
+    covered = case.rows("SELECT scope, state FROM coverage(of_kind => 'issue') ORDER BY scope")
+    assert swept.state == "complete", swept.report["because"]
+    assert covered == [(scope, "complete") for scope in sorted(scopes)]
+    assert case.rows("SELECT require_fresh('github_issue', '1 hour')") == [(True,)]
+    with pytest.raises(sqlalchemy.exc.DBAPIError, match="label is swept until"):
+        case.rows("SELECT require_fresh('github_label', '1 hour')")
 
 
 # --- who may do what ---
