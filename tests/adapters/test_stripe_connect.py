@@ -81,7 +81,7 @@ def account_of(asked: Asked) -> str:
     return next((value for name, value in asked.headers.items() if name.lower() == "stripe-account"), "")
 
 
-def test_every_call_names_the_account(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
+def test_k11_every_call_names_the_account(stripe_at: MakeStripe, scripted: MakeScripted) -> None:
     """In the scope of a connected account no call is made without saying so, and in one's own none says it."""
 
     def answer(asked: Asked) -> Said:

@@ -125,8 +125,8 @@ def test_an_object_outside_the_window_is_left_alone(bench: Bench) -> None:
     assert None not in bench.versions().values()
 
 
-def test_a_window_beyond_the_feed_lists_everything(bench: Bench) -> None:
-    """K40: events reach back 30 days; asked for 60, the objects themselves are listed, and the report says so."""
+def test_k40_a_window_beyond_the_feed_lists_everything(bench: Bench) -> None:
+    """Events reach back 30 days; asked for 60, the objects themselves are listed, and the report says so."""
     make(bench)
 
     told = swept(bench, since=ago(days=60))

@@ -214,6 +214,25 @@ def test_both_shapes_of_a_moved_field(database: Database) -> None:
     assert shown == [(10,), (20,), (20,), (None,)]
 
 
+def test_k46_the_period_of_a_subscription(database: Database) -> None:
+    """Stripe moved the period from a subscription to its items: the column is filled from either."""
+    subscription = every_kind()["stripe"]["subscription"]
+    views.make(database, of(subscription))
+    describe(database, SHOP, kinds=[subscription.name])
+    end = 1_800_000_000
+    new, old = {"items": {"data": [{"current_period_end": end}]}}, {"current_period_end": end}
+    for id_, body in (("new", new), ("old", old), ("neither", {"status": "active"})):
+        put(database, id_, body, name=subscription.name)
+
+    shown = select(database, "SELECT id, current_period_end FROM acme_subscription ORDER BY id")
+
+    assert shown == [
+        ("neither", None),
+        ("new", datetime.fromtimestamp(end, UTC)),
+        ("old", datetime.fromtimestamp(end, UTC)),
+    ]
+
+
 def at(text: str) -> datetime:
     """Return an instant of UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
