@@ -186,6 +186,7 @@ class Parts:
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
             leads=program.leads,
             beat=self._heartbeats.beat,
+            kept=program.settings.retention.kept(),
         )
 
 

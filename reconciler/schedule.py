@@ -11,6 +11,7 @@ import hashlib
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +21,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from reconciler import times
 from reconciler.errors import DatabaseUnavailable, ReconcilerError
-from reconciler.store import runs, slots, sources, statements, story
+from reconciler.store import retention, runs, slots, sources, statements, story
 from reconciler.store.runs import RunHeld
 from reconciler.store.slots import Job, Slot, State
 from reconciler.sweep import Asked
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from apscheduler.events import JobExecutionEvent
+    from sqlalchemy import Connection
 
     from reconciler.config import ScheduleSettings
     from reconciler.store.database import Database
@@ -55,6 +57,7 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _REST = timedelta(minutes=10)
 _HELD_REST = timedelta(minutes=5)
 _NIGHTS_AROUND = range(-2, 3)
+_OF_NO_SOURCE = ""
 STOPPING = "the process is stopping"
 
 
@@ -187,7 +190,8 @@ class Schedule:
     """
     Begins the runs of every plan, in this process as long as it leads.
 
-    *leads* is set while it does: after a silence of the database it does not, for another may.
+    *leads* is set while it does: after a silence of the database it does not, for another may. Once a day what is
+    settled for longer than *kept* says of its table is dropped.
 
     Attributes:
         failure: What ended a part of it that should have gone on; None: nothing did.
@@ -203,11 +207,13 @@ class Schedule:
         leads: threading.Event,
         beat: Callable[[str], None] = lambda _: None,
         pace: Pace | None = None,
+        kept: Mapping[str, timedelta | None] | None = None,
     ) -> None:
         self.failure: BaseException | None = None
         self._database = database
         self._sweep = sweep
         self._plans = tuple(plans)
+        self._kept = dict(kept or {})
         self._holder = holder
         self._beat = beat
         self._pace = pace or Pace()
@@ -232,6 +238,7 @@ class Schedule:
         self._scheduler.add_job(self._keep, "interval", **seconds, id="keep")
         seconds = {"seconds": self._pace.look.total_seconds()}
         self._scheduler.add_job(self.look, "interval", **seconds, id="look")
+        self._scheduler.add_job(self.prune, "interval", **seconds, id="prune")
         self._scheduler.start()
 
     def stop(self, grace: float) -> bool:
@@ -288,6 +295,32 @@ class Schedule:
                         self._look_at(each, now)
             except DatabaseUnavailable as error:
                 self._log.warning("schedule.database_away", because=str(error))
+
+    def prune(self, now: datetime | None = None) -> None:
+        """Drop what has been kept long enough, if this process leads and nobody has done so today (UTC)."""
+        if not self._kept or not self._is_leading() or self._stopping.is_set():
+            return
+        try:
+            if claim := self._database.commit(partial(self._claim_pruning, now)):
+                gone = retention.prune(self._database, self._kept, goes_on=partial(self._may_prune, claim), now=now)
+                self._settle(claim, partial(self._end_pruning, claim))
+                self._log.info("retention.pruned", **gone)
+        except DatabaseUnavailable as error:
+            self._log.warning("schedule.database_away", because=str(error))
+
+    def _claim_pruning(self, given: datetime | None, connection: Connection) -> Claim | None:
+        now = statements.one(connection, "clock", {"now": given}).now
+        slots.forget(connection, _OF_NO_SOURCE, now=given)
+        return slots.claim(connection, Slot(_OF_NO_SOURCE, Job.PRUNE, now.date().isoformat()), hold=self._pace.claim)
+
+    def _may_prune(self, claim: Claim, connection: Connection) -> bool:
+        return not self._stopping.is_set() and slots.keep(connection, claim, hold=self._pace.claim)
+
+    def _end_pruning(self, claim: Claim, connection: Connection) -> None:
+        if self._stopping.is_set():
+            slots.give_back(connection, claim, rest=timedelta(0))
+        else:
+            slots.use(connection, claim)
 
     def _tell_abandoned(self) -> None:
         for run_id in self._database.commit(runs.abandon):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -13,7 +14,7 @@ from reconciler.cli.options import Format
 from reconciler.cli.output import Output
 from reconciler.errors import ConfigError
 from reconciler.model import ObjectRef
-from reconciler.store import slots, sources, statements, story
+from reconciler.store import retention, slots, sources, statements, story
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from reconciler.bootstrap import View
     from reconciler.config import Settings
+    from reconciler.store.retention import Growth
     from reconciler.store.story import Filters, Told
 
 Lister: TypeAlias = Callable[["Connection", "Filters"], "list[Told]"]
@@ -31,6 +33,7 @@ _ALARMED = 1
 _PATHS = 4
 _OPERATION = ": "  # in the name of a budget of one operation: shown where it has run out
 _NOTHING = story.Queue()
+_THOUSAND = 1000
 
 State: TypeAlias = Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only in this state.")]
 Id: TypeAlias = Annotated[
@@ -321,10 +324,57 @@ def _status(connection: Connection, view: View, settings: Settings) -> Told:
             *(story.alarm(each) for each in story.alarms(connection, view.kinds, now=now)),
         ],
         "sources": [source(each.name, each.provider) for each in settings.sources],
+        "growth": [_growing(each) for each in retention.growth(connection, names, settings.retention.kept(), now=now)],
     }
     not_live = sources.not_live(connection, [name for name in names if name not in shut])
     left = [{"source": name, "objects": objects} for name, objects in not_live.items()]
     return told | ({"not_live": left} if left else {})
+
+
+def _growing(each: Growth) -> Told:
+    return {
+        "table": each.table,
+        "rows": each.rows,
+        "bytes": each.bytes,
+        "rows_a_day": each.rows_a_day,
+        "bytes_a_day": each.bytes_a_day,
+        "kept_seconds": None if each.kept is None else int(each.kept.total_seconds()),
+        "horizon_seconds": int(each.horizon.total_seconds()),
+        "bytes_at_horizon": each.bytes_at_horizon,
+    }
+
+
+def _show_growth(output: Output, growth: Sequence[Told]) -> None:
+    output.line("")
+    output.table(
+        ("table", "rows", "size", "rows a day", "size a day", "kept", "size then"),
+        [
+            (
+                each["table"],
+                each["rows"],
+                _sized(each["bytes"]),
+                each["rows_a_day"],
+                _sized(each["bytes_a_day"]),
+                "for ever, in a year" if each["kept_seconds"] is None else _days(each["kept_seconds"]),
+                _sized(each["bytes_at_horizon"]),
+            )
+            for each in growth
+        ],
+    )
+
+
+def _days(seconds: int) -> str:
+    return times.spell(timedelta(seconds=seconds))
+
+
+def _sized(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    size, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < _THOUSAND:
+            break
+        size, unit = size / _THOUSAND, larger
+    return f"{size:.{0 if unit == 'B' else 1}f} {unit}"
 
 
 def _show_status(output: Output, told: Told) -> None:
@@ -348,6 +398,7 @@ def _show_status(output: Output, told: Told) -> None:
     if budgets:
         output.line("")
         output.table(("source", "budget", "left", "limit"), budgets)
+    _show_growth(output, told["growth"])
     for each in told.get("not_live", ()):
         output.line(f"NOT LIVE {each['source']}: nothing keeps its {each['objects']} objects fresh")
     for alarm in told["alarms"]:

@@ -278,6 +278,26 @@ def _listeners(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "admin.listen", f"{admin.listen} is where the public listener is; give one of them another port"
 
 
+def _retention(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    retention = into.get("retention")
+    longest = max(into.get("sources", ()), key=lambda source: PROVIDERS[source.provider].redelivers, default=None)
+    if retention is None or longest is None:
+        return
+    within = PROVIDERS[longest.provider].redelivers
+    for name, span in retention.kept().items():
+        if span is not None and span < within:
+            least, told = times.spell(within), f"{longest.provider} may deliver an event again ({longest.name})"
+            sentence = (
+                f"{times.spell(span)} is less than the {least} within which {told}: write {least} or more, so that"
+            )
+            yield f"retention.{name}", f"{sentence} a repeat is known as one"
+
+
+def _together(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _listeners(into)
+    yield from _retention(into)
+
+
 def _nothing(_: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return iter(())
 
@@ -285,7 +305,7 @@ def _nothing(_: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # What no single key shows: the faults of a table, each with the key to name.
 _CHECKS: Mapping[Callable[..., object], Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]] = {
     DrainSettings: _lease,
-    Settings: _listeners,
+    Settings: _together,
 }
 
 

@@ -169,6 +169,27 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings:
+    """
+    For how long what is settled stays on record, by table; None: for ever.
+
+    Attributes:
+        webhook_events: From the last time an event came or was worked on, with its payload.
+        runs: From a run's end.
+    """
+
+    webhook_events: timedelta | None = key(values.span_or_off, "45d")
+    object_history: timedelta | None = key(values.span_or_off, "45d")
+    declined_writes: timedelta | None = key(values.span_or_off, "45d")
+    drift: timedelta | None = key(values.span_or_off, "45d")
+    runs: timedelta | None = key(values.span_or_off, "45d")
+
+    def kept(self) -> dict[str, timedelta | None]:
+        """Return for how long each table keeps what is settled, by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StripeAccess:
     """
     What only a Stripe source has.
@@ -247,18 +268,22 @@ class Provider:
     Attributes:
         access: The keys that only its sources have.
         api_version: What a source speaks that names none.
+        redelivers: How long after an event, or after its last delivery, it may be delivered again, by hand or not.
         mirrored: This version of the program has an adapter for it.
     """
 
     access: type[Access]
     api_version: str
+    redelivers: timedelta
     mirrored: bool = False
 
 
+# Stripe's CLI resends events of 30 days, and its own retries end after 3. Shopify tries 8 times over 4 hours. GitHub
+# redelivers what was delivered within 3 days, its Enterprise Server within 7.
 PROVIDERS: Mapping[str, Provider] = {
-    "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", mirrored=True),
-    "shopify": Provider(ShopifyAccess, api_version="2026-10", mirrored=True),
-    "github": Provider(GitHubAccess, api_version="2022-11-28", mirrored=True),
+    "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", redelivers=timedelta(days=30), mirrored=True),
+    "shopify": Provider(ShopifyAccess, api_version="2026-10", redelivers=timedelta(hours=4), mirrored=True),
+    "github": Provider(GitHubAccess, api_version="2022-11-28", redelivers=timedelta(days=7), mirrored=True),
 }
 
 
@@ -327,6 +352,7 @@ class Settings:
     log: LogSettings = table(LogSettings)
     drain: DrainSettings = table(DrainSettings)
     schedule: ScheduleSettings = table(ScheduleSettings)
+    retention: RetentionSettings = table(RetentionSettings)
     sources: tuple[Source, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ class Job(StrEnum):
 
     NIGHTLY = "nightly"  # a slot for each local date
     LIGHT = "light"  # a slot for each period between nights
+    PRUNE = "prune"  # a slot for each date, of no source: what has been kept long enough goes
 
 
 class State(StrEnum):

@@ -307,7 +307,9 @@ def test_status(command: Command) -> None:
 
     assert (never.code, swept.code, text.code) == (1, 0, 0)
     assert never.json["alarms"] == [{"what": "never_swept", "source": SOURCE, "since": None}]
-    assert list(swept.json) == ["ready", "alarms", "sources"]
+    assert list(swept.json) == ["ready", "alarms", "sources", "growth"]
+    assert [each["table"] for each in swept.json["growth"]][:2] == ["objects", "webhook_events"]
+    assert swept.json["growth"][1]["kept_seconds"] == 45 * 86400
     [source] = swept.json["sources"]
     expected = [
         "source",
@@ -325,6 +327,7 @@ def test_status(command: Command) -> None:
     assert list(source) == expected
     assert (source["last_run"]["trigger"], source["last_run"]["state"]) == ("cli", "complete")
     assert "no alarms" in text.out
+    assert re.search(r"webhook_events .* 45d ", text.out)
 
 
 @pytest.mark.usefixtures("stage")

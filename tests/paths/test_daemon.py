@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ import pytest
 from psycopg import sql
 from structlog.testing import capture_logs
 
-from reconciler.config import ScheduleSettings
+from reconciler.config import RetentionSettings, ScheduleSettings
 from reconciler.daemon import Ending, _thread_failures
 from reconciler.schedule import Pace, Schedule, plan
 from reconciler.store import runs, slots, statements
@@ -334,6 +334,7 @@ def scheduling(database: Database, sweep: Counting, *, holder: str = "here") -> 
         holder=holder,
         leads=threading.Event(),
         pace=pace,
+        kept=RetentionSettings().kept(),
     )
     yield made
 
@@ -356,7 +357,9 @@ def test_killed_schedule(database: Database) -> None:
             try:
                 beside = list(sweep.begun)
                 process.kill()
-                until(lambda: count(database, "SELECT count(*) FROM slots WHERE state = 'used'") == 1)
+                until(
+                    lambda: count(database, "SELECT count(*) FROM slots WHERE job = 'nightly' AND state = 'used'") == 1
+                )
             finally:
                 schedule.stop(5)
     finally:
@@ -375,16 +378,19 @@ def test_long_night(database: Database) -> None:
     with scheduling(database, sweep) as schedule:
         schedule.start()
         try:
-            kept = "SELECT count(*) FROM slots WHERE state = 'claimed' AND held_until > claimed_at + interval '5 s'"
+            kept = (
+                "SELECT count(*) FROM slots WHERE job = 'nightly' AND state = 'claimed'"
+                " AND held_until > claimed_at + interval '5 s'"
+            )
             until(lambda: count(database, kept) == 1)
             sweep.may_end.set()
-            until(lambda: count(database, "SELECT count(*) FROM slots WHERE state = 'used'") == 1)
+            until(lambda: count(database, "SELECT count(*) FROM slots WHERE job = 'nightly' AND state = 'used'") == 1)
         finally:
             sweep.may_end.set()
             schedule.stop(5)
 
     assert len(sweep.begun) == 1
-    assert count(database, "SELECT tries FROM slots") == 1
+    assert count(database, "SELECT tries FROM slots WHERE job = 'nightly'") == 1
 
 
 @pytest.mark.parametrize(
@@ -408,7 +414,9 @@ def test_slot_after_a_run(database: Database, state: str, expected: str, *, paus
     with scheduling(database, sweep) as schedule:
         schedule.start()
         try:
-            until(lambda: count(database, "SELECT count(*) FROM slots WHERE state <> 'claimed'") == 1)
+            until(
+                lambda: count(database, "SELECT count(*) FROM slots WHERE job = 'nightly' AND state <> 'claimed'") == 1
+            )
         finally:
             schedule.stop(5)
 
@@ -417,6 +425,29 @@ def test_slot_after_a_run(database: Database, state: str, expected: str, *, paus
         standing = slots.standing(connection, SOURCE)[slot]
     assert (str(standing.state), len(sweep.begun)) == (expected, 1)
     assert (standing.held_until > datetime.now(UTC) + timedelta(minutes=5)) is (expected == "failed")
+
+
+def test_pruning_once_a_day(database: Database) -> None:
+    """However many schedules there are, what has been kept long enough is dropped by one of them, once a day."""
+    with database.transaction() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO webhook_events (source, event_id, event_type, payload, headers, received_at, outcome)"
+            " VALUES ('stripe-eu', 'evt_old', '', '{}', '{}', now() - interval '46 days', 'done'),"
+            "        ('stripe-eu', 'evt_new', '', '{}', '{}', now() - interval '44 days', 'done')"
+        )
+    pruned = "SELECT count(*) FROM slots WHERE job = 'prune' AND state = 'used'"
+    sweep = Counting(database)
+    with ExitStack() as stack, capture_logs() as lines:
+        for holder in ("here", "there"):
+            schedule = stack.enter_context(scheduling(database, sweep, holder=holder))
+            schedule.start()
+            stack.callback(schedule.stop, 5)
+        until(lambda: count(database, pruned) == 1)
+        time.sleep(1)
+
+    assert [line["webhook_events"] for line in lines if line["event"] == "retention.pruned"] == [1]
+    assert count(database, "SELECT count(*) FROM webhook_events WHERE event_id = 'evt_new'") == 1
+    assert count(database, "SELECT count(*) FROM webhook_events") == 1
 
 
 def _night() -> str:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from reconciler import times
 from reconciler.config import PROVIDERS, Listen, Settings, Source, StripeAccess, load
 from reconciler.config.reading import state_directory
 from reconciler.config.settings import TABLE, Endpoint, ShopifyAccess, keys
@@ -792,3 +793,33 @@ def test_example_switched_on(tmp_path: Path) -> None:
         ("github-app", ("github-acme",)),
         ("shopify-app", ("shop-berlin", "shops-paris", "shops-tokyo")),
     ]
+
+
+@pytest.mark.parametrize(
+    ("provider", "access", "least"),
+    [
+        ("stripe", 'api_key = "env:KEY"', "30d"),
+        ("github", 'token = "env:KEY"', "7d"),
+        ("shopify", 'shop = "a.myshopify.com"\naccess_token = "env:KEY"', "4h"),
+    ],
+)
+@pytest.mark.parametrize("table", ["webhook_events", "object_history", "declined_writes", "drift", "runs"])
+def test_retention_outlasts_redeliveries(tmp_path: Path, provider: str, access: str, least: str, table: str) -> None:
+    """Nothing is kept for less than the time in which a configured provider may deliver again; longer, or off, is."""
+    source = f'[[sources]]\nname = "one"\nprovider = "{provider}"\n{access}\n'
+
+    [fault] = faults(tmp_path, f'[retention]\n{table} = "3h59m"\n{source}')
+    enough = read(tmp_path, f'[retention]\n{table} = "{least}"\n{source}')
+    for_ever = read(tmp_path, f'[retention]\n{table} = "off"\n{source}')
+
+    assert fault == (
+        f"retention.{table}: 3h59m is less than the {least} within which {provider} may deliver an event again (one):"
+        f" write {least} or more, so that a repeat is known as one"
+    )
+    assert enough.retention.kept()[table] == times.duration(least)
+    assert for_ever.retention.kept()[table] is None
+
+
+def test_retention_by_default(tmp_path: Path) -> None:
+    """Everything is kept for 45 days where nothing is written."""
+    assert set(read(tmp_path, SOURCE).retention.kept().values()) == {timedelta(days=45)}
