@@ -19,10 +19,9 @@ from reconciler.cli.output import Output
 from reconciler.cli.showing import one_of
 from reconciler.daemon import Role
 from reconciler.errors import ConfigError, NotAdopted
-from reconciler.model import ObjectRef, Reason
-from reconciler.store import events, pauses, refetches, sources, statements, story, views
+from reconciler.model import ObjectRef
 from reconciler.store import migrate as migrations
-from reconciler.store.refetches import Want
+from reconciler.store import pauses, refetches, replays, sources, statements, story, views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,40 +82,47 @@ def replay(
     *,
     identities: Annotated[list[str] | None, typer.Argument(metavar="[EVENT_ID]...")] = None,
     source: options.Source = None,
+    kind: options.Kind = None,
     state: Annotated[
         str | None, typer.Option("--state", metavar="STATE", help="Events in this state; dead: every dead letter.")
     ] = None,
     since: options.Since = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="So many at most.")] = None,
+    rate: Annotated[
+        float, typer.Option("--rate", metavar="N", min=0.01, help="So many objects a second of each source.")
+    ] = replays.RATE,
     config: options.ConfigFile = None,
     shape: options.Shape = None,
 ) -> None:
-    """Want again what these events name, or everything that was given up; a running daemon reads it."""
-    if not identities and source is None and state is None and since is None:
-        raise ConfigError("name what to replay: event ids, --source, --state or --since")
+    """Want again what these events name, or everything that was given up; a running daemon reads it at that rate."""
+    if not identities and not any((source, kind, state, since)):
+        raise ConfigError("name what to replay: event ids, --source, --kind, --state or --since")
     options.one_of(state, story.EVENT_STATES, what="state")
     settings, output = options.settings(context, config), Output()
     options.start_log(settings, output.aside, level="error")
-    moment = options.since(since)
-
-    def want(connection: Connection) -> int:
-        wanted = events.replay(connection, event_ids=identities or None, source=source, state=state, since=moment)
-        if identities or state != "dead":
-            return wanted
-        # What a sweep wanted, no event names.
-        left = story.dead_letters(connection, source=source, since=moment)
-        return wanted + len(refetches.want(connection, [Want(ref, Reason.REPLAY) for ref in left]))
-
+    chosen = replays.Chosen(
+        event_ids=identities or None,
+        source=source,
+        kind=kind,
+        state=state,
+        since=options.since(since),
+        limit=limit,
+    )
     with bootstrap.view(settings) as view:
         if view.estranged is not None:
             raise NotAdopted(view.estranged)
         options.one_of(source, tuple(view.kinds), what="source")
-        wanted = view.database.commit(want)
+        told = replays.replay(view.database, chosen, rate=rate)
+    until = None if told.until is None else times.iso(told.until)
     if options.shape(context, shape) is Format.JSON:
-        output.json({"wanted": wanted})
+        output.json({"wanted": told.wanted, "until": until})
     else:
-        output.line(f"{wanted} wanted")
-    if identities and not wanted:
+        output.line(f"{told.wanted} wanted" + (f", the last of them due at {until}" if told.wanted > 1 else ""))
+    if identities and not told.wanted:
         output.tell("none of these events is known, or they name nothing we mirror")
+    if not told.complete:
+        day = times.spell(replays.WITHIN)
+        output.tell(f"more is left than comes due within {day} at {rate:g} a second: give the command again then")
 
 
 def migrate(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from reconciler.model import Body, Named, Notification
-    from reconciler.store.refetches import Leased
+    from reconciler.store.refetches import Leased, Pace
 
 _WAITS_FOR_NOTHING = 0
 _REDONE = frozenset({None, "dead", "ignored"})
@@ -72,6 +72,22 @@ class Closed:
 
     event_id: str
     received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """
+    What replaying some events came to.
+
+    Attributes:
+        events: How many were chosen.
+        wanted: How many objects they name.
+        last: The key of the last one; None: there was none.
+    """
+
+    events: int
+    wanted: int
+    last: tuple[str, str] | None
 
 
 def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetime | None = None) -> list[Receipt]:
@@ -145,26 +161,42 @@ def replay(
     *,
     event_ids: Sequence[str] | None = None,
     source: str | None = None,
+    kind: str | None = None,
     state: str | None = None,
     since: datetime | None = None,
+    after: tuple[str, str] = ("", ""),
+    limit: int | None = None,
+    pace: Pace | None = None,
     now: datetime | None = None,
-) -> int:
-    """Open the chosen events again and want what they name; return how many objects are wanted."""
-    chosen = statements.rows(
-        connection,
-        "events_to_replay",
-        {"event_ids": None if event_ids is None else list(event_ids), "source": source, "state": state, "since": since},
-    )
+) -> Replayed:
+    """
+    Open the chosen events again and want what they name; safe to repeat.
+
+    *after* is the key of the event that went before; at most *limit* follow it. What nobody wanted before comes due as
+    *pace* says, at once where there is none.
+    """
+    asked: dict[str, Any] = {
+        "event_ids": None if event_ids is None else list(event_ids),
+        "source": source,
+        "kind": kind,
+        "state": state,
+        "since": since,
+        "after_source": after[0],
+        "after_id": after[1],
+        "limit": limit,
+    }
+    chosen = statements.rows(connection, "events_to_replay", asked)
+    last = (chosen[-1].source, chosen[-1].event_id) if chosen else None
     events = {"source": [row.source for row in chosen], "event_id": [row.event_id for row in chosen]}
     named = statements.rows(connection, "named_objects", events)
     if not named:
-        return 0
+        return Replayed(len(chosen), 0, last)
     with_objects = {(row.source, row.event_id) for row in named}
     keys = {"source": [key[0] for key in with_objects], "event_id": [key[1] for key in with_objects]}
     statements.run(connection, "reopen_events", keys)
-    wanted = refetches.want(connection, [Want(_ref(row), Reason.REPLAY) for row in named], now=now)
+    wanted = refetches.want_again(connection, [_ref(row) for row in named], pace=pace, now=now)
     _wait(connection, [(row.source, row.event_id, _ref(row), wanted[_ref(row)], row.stamp) for row in named])
-    return len(wanted)
+    return Replayed(len(chosen), len(wanted), last)
 
 
 def _key(arrival: Arrival) -> tuple[str, str]:

@@ -108,14 +108,21 @@ UPDATE webhook_events SET outcome = 'dead', processed_at = %(now)s::timestamptz,
 WHERE source = %(source)s AND event_id = ANY(%(event_ids)b::text[]);
 
 -- name: events_to_replay
--- Lock, in key order, the events to replay.
-SELECT source, event_id, outcome
-FROM webhook_events
-WHERE (%(event_ids)b::text[] IS NULL OR event_id = ANY(%(event_ids)b::text[]))
-  AND (%(source)s::text IS NULL OR source = %(source)s)
-  AND (%(state)s::text IS NULL OR COALESCE(outcome, 'open') = %(state)s)
-  AND (%(since)s::timestamptz IS NULL OR received_at >= %(since)s)
-ORDER BY source, event_id
+-- Lock, in key order, the next events to replay.
+SELECT mine.source, mine.event_id
+FROM webhook_events AS mine
+WHERE (mine.source, mine.event_id) > (%(after_source)s::text, %(after_id)s::text)
+  AND (%(event_ids)b::text[] IS NULL OR mine.event_id = ANY(%(event_ids)b::text[]))
+  AND (%(source)s::text IS NULL OR mine.source = %(source)s)
+  AND (%(state)s::text IS NULL OR COALESCE(mine.outcome, 'open') = %(state)s)
+  AND (%(since)s::timestamptz IS NULL OR mine.received_at >= %(since)s)
+  AND (%(kind)s::text IS NULL OR EXISTS (
+      SELECT
+      FROM event_objects AS named
+      WHERE (named.source, named.event_id) = (mine.source, mine.event_id) AND named.kind = %(kind)s
+  ))
+ORDER BY mine.source, mine.event_id
+LIMIT %(limit)s::bigint
 FOR UPDATE;
 
 -- name: named_objects

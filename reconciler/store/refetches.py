@@ -7,7 +7,7 @@ as that. So bursts coalesce, one worker at a time looks at an object, and no wak
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,26 @@ class Want:
     ref: ObjectRef
     reason: Reason
     locator: Body | None = None
+
+
+@dataclass(slots=True)
+class Pace:
+    """
+    When what is wanted in bulk comes due: so many a second of each source, one after the other.
+
+    Attributes:
+        rate: Objects a second.
+        given: How many of each source have their time.
+    """
+
+    rate: float
+    given: dict[str, int] = field(default_factory=dict)
+
+    def next(self, source: str) -> timedelta:
+        """Return how long from the beginning the next object of *source* waits."""
+        number = self.given.get(source, 0)
+        self.given[source] = number + 1
+        return timedelta(seconds=number / self.rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +216,25 @@ def want(connection: Connection, wants: Sequence[Want], *, now: datetime | None 
         drawn = statements.rows(connection, "want", parameters)
     statements.rows(connection, "notify_wanted")
     return {_ref(row): row.wanted for row in drawn}
+
+
+def want_again(
+    connection: Connection, refs: Iterable[ObjectRef], *, pace: Pace | None = None, now: datetime | None = None
+) -> dict[ObjectRef, int]:
+    """
+    Want objects for a replay and return the number each drew; what nobody waits for yet comes due as *pace* says.
+
+    A want of another reason in between makes it due at once.
+    """
+    chosen = sorted(set(refs))
+    open_before = {_ref(row) for row in statements.rows(connection, "lock_open", keys(chosen))}
+    wanted = want(connection, [Want(ref, Reason.REPLAY) for ref in chosen], now=now)
+    waits = {} if pace is None else {ref: pace.next(ref.source) for ref in chosen if ref not in open_before}
+    if any(waits.values()):
+        moment = statements.one(connection, "clock", {"now": now}).now
+        due = {ref: moment + wait for ref, wait in waits.items()}
+        statements.run(connection, "put_off", keys(due) | {"due_at": list(due.values())})
+    return wanted
 
 
 def outrun(connection: Connection, beyond: int) -> None:

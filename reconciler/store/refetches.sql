@@ -21,6 +21,23 @@ ON CONFLICT (source, scope, kind, id) DO UPDATE SET
     attempts = 0
 RETURNING source, scope, kind, id, wanted, currval('positions') AS drawn;
 
+-- name: lock_open
+-- Lock the refetches of these keys in key order and return those that somebody waits for already.
+SELECT mine.source, mine.scope, mine.kind, mine.id
+FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[]) AS incoming(source, scope, kind, id)
+JOIN refetches AS mine
+    ON (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id)
+WHERE mine.wanted > mine.done AND mine.dead_at IS NULL
+ORDER BY mine.source, mine.scope, mine.kind, mine.id
+FOR UPDATE OF mine;
+
+-- name: put_off
+-- Let these refetches, which this transaction has locked and nobody else waits for, be due at their times.
+UPDATE refetches AS mine SET due_at = incoming.due_at
+FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[], %(due_at)b::timestamptz[])
+    AS incoming(source, scope, kind, id, due_at)
+WHERE (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id);
+
 -- name: notify_wanted
 -- Wake the workers of every process when this transaction commits.
 SELECT pg_notify('reconciler_wanted', '');

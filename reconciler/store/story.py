@@ -182,9 +182,12 @@ def our_row(connection: Connection, ref: ObjectRef) -> Told | None:
     return None if found is None else _told(found)
 
 
-def dead_letters(connection: Connection, *, source: str | None, since: datetime | None) -> list[ObjectRef]:
-    """Return the objects that are dead letters."""
-    found = statements.rows(connection, "dead_refs", {"source": source, "since": since})
+def dead_letters(
+    connection: Connection, *, source: str | None, kind: str | None, since: datetime | None, limit: int | None
+) -> list[ObjectRef]:
+    """Return the objects that are dead letters, the oldest first."""
+    asked = {"source": source, "kind": kind, "since": since, "limit": limit}
+    found = statements.rows(connection, "dead_refs", asked)
     return [ObjectRef(row.source, row.scope, row.kind, row.id) for row in found]
 
 

@@ -170,12 +170,15 @@ WHERE (source, scope, kind, id) = (%(source)s, %(scope)s, %(kind)s, %(id)s)
 ORDER BY found_at DESC, seq DESC;
 
 -- name: dead_refs
--- The dead letters, or those of one source, that died since a time.
+-- The dead letters, or those of one source or kind, that died since a time, the oldest first.
 SELECT source, scope, kind, id
 FROM refetches
 WHERE dead_at IS NOT NULL
   AND (%(source)s::text IS NULL OR source = %(source)s)
-  AND (%(since)s::timestamptz IS NULL OR dead_at >= %(since)s);
+  AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+  AND (%(since)s::timestamptz IS NULL OR dead_at >= %(since)s)
+ORDER BY dead_at, source, scope, kind, id
+LIMIT %(limit)s::bigint;
 
 -- name: freshness_of_sources
 -- How long done events took from received to read, in seconds: the median and the 99th percentile of the newest ten

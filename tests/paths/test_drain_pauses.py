@@ -178,7 +178,7 @@ def test_a_dead_letter_is_replayed(database: Database) -> None:
         process.drain.turn()
         del answers["cus_1"]
 
-        wanted = database.commit(lambda connection: events.replay(connection, state="dead"))
+        wanted = database.commit(lambda connection: events.replay(connection, state="dead")).wanted
         bench.quiet()
 
         assert wanted == 1

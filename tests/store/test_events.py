@@ -446,7 +446,7 @@ def test_replay(stage: Stage, told: Iterator[str]) -> None:
     ignored = next(told)
     stage.record(ignored)
 
-    wanted = stage.run(lambda c: events.replay(c, event_ids=[event, second, ignored], now=stage.clock))
+    wanted = stage.run(lambda c: events.replay(c, event_ids=[event, second, ignored], now=stage.clock)).wanted
 
     row = stage.event(event)
     assert wanted == 2
@@ -457,8 +457,8 @@ def test_replay(stage: Stage, told: Iterator[str]) -> None:
     refetch = stage.refetch(ref)
     assert refetch is not None
     assert refetch.reason == "replay"
-    assert stage.run(lambda c: events.replay(c, event_ids=[ignored])) == 0
-    assert stage.run(lambda c: events.replay(c, event_ids=[])) == 0
+    assert stage.run(lambda c: events.replay(c, event_ids=[ignored])).wanted == 0
+    assert stage.run(lambda c: events.replay(c, event_ids=[])).wanted == 0
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ def test_replay_chooses(lone_stage: Stage, chosen: dict[str, object], opened: se
         else:
             stage.reread(ref, alive())
 
-    wanted = stage.run(lambda c: events.replay(c, now=stage.clock, **chosen))  # type: ignore[arg-type]
+    wanted = stage.run(lambda c: events.replay(c, now=stage.clock, **chosen)).wanted  # type: ignore[arg-type]
 
     assert {name for name in refs if stage.event(name).outcome is None} == opened
     assert wanted == len(opened)

@@ -155,7 +155,7 @@ def test_dead_letters_stay_until_they_are_read(lone_stage: Stage) -> None:
     before = left(stage)
 
     stage.clock = NOW - 1 * DAYS
-    wanted = stage.run(lambda c: events.replay(c, state="dead", now=stage.clock))
+    wanted = stage.run(lambda c: events.replay(c, state="dead", now=stage.clock)).wanted
     stage.reread(ref, alive())
     prune(stage)
 
