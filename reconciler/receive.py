@@ -53,6 +53,7 @@ _READ_ASIDE = 64 * 1024
 """Bytes beyond which reading a body would hold up the event loop."""
 
 _LINES = {"stored": "delivery.stored", "duplicate": "delivery.duplicate", "ignored": "delivery.ignored"}
+_NAMED = 64  # characters of a name that anybody may make up
 _IDLE = 5.0  # seconds between two signs of life of a writer that has nothing to write
 
 Outcome: TypeAlias = tuple[Receipt, ...] | ReconcilerError
@@ -212,6 +213,11 @@ class Receiver:
         """Count and log a delivery that is not taken; the caller answers it."""
         self._metrics.delivered(name, "refused")
         self._log.warning("delivery.refused", source=name, reason=reason, because=because)
+
+    def misdirected(self, name: str) -> None:
+        """Log a delivery to a *name* that nobody has; anybody may make one up, so that it is no label of a metric."""
+        because = f"no source or endpoint has that name; there is: {', '.join(sorted(self._readers)) or 'none'}"
+        self._log.warning("delivery.refused", source=name[:_NAMED], reason="unknown", because=because)
 
     def _read(self, name: str, delivery: Delivery) -> tuple[Arrival, ...]:
         reader = self._readers[name]

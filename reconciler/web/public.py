@@ -120,6 +120,7 @@ class _Deliveries:
         name = request.path_params["name"]
         provider = self._receiver.provider(name)
         if provider is None:
+            self._receiver.misdirected(name)
             raise HTTPException(404)
         try:
             delivery = Delivery(_headers(request), await self._body(request), self._clock())

@@ -339,6 +339,18 @@ def test_other_requests(web: Listening) -> None:
     assert answers == expected
 
 
+def test_a_name_that_nobody_has(web: Listening) -> None:
+    """A mistyped URL is told in the log, with the names there are, and is no label of a metric."""
+    answer = httpx.post(f"{web.url}/webhooks/{'stripe-uk' * 20}", content=b"{}")
+
+    [line] = web.heard.told("delivery.refused")
+    assert answer.status_code == 404
+    assert line["reason"] == "unknown"
+    assert line["because"] == f"no source or endpoint has that name; there is: {SOURCE}"
+    assert len(line["source"]) == 64
+    assert b"stripe-uk" not in web.heard.metrics.exposition()
+
+
 def test_too_large(database: Database) -> None:
     """What is declared or sent beyond the bound is 413, and the connection serves the next request."""
     large = b"x" * 100_001
