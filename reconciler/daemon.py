@@ -126,6 +126,9 @@ def serve(
         try:
             daemon.start()
             failure = daemon.watch(ending)
+        except ConfigError as error:
+            ending.because.append(str(error))
+            raise
         finally:
             cut_off = not daemon.stop(ending.because)
     code = _ENDED_BADLY if failure else _ENDED_WELL

@@ -69,12 +69,13 @@ def iso(moment: datetime) -> str:
 
 def parse_time(text: str, now: datetime) -> datetime:
     """Return the instant that a command-line time means: so long before *now*, or ISO 8601; raises `ConfigError`."""
+    spans = _looks_like_a_duration(text)
     try:
-        return now - duration(text) if _looks_like_a_duration(text) else instant(text)
+        return now - duration(text) if spans else instant(text)
     except OverflowError:
         raise ConfigError(f"{text!r} reaches back before the year 1; write a shorter duration") from None
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(f"{error}, or an instant like 2026-11-30T03:10:00Z" if spans else str(error)) from None
 
 
 def parse_since(text: str, now: datetime) -> datetime | Last:

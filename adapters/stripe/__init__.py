@@ -269,8 +269,7 @@ class Stripe:
         except AccessLost as lost:
             named = _ACCOUNT.search(str(lost))
             if named is None:
-                hint = "" if scope else " (a restricted key needs to read Events, and Accounts where that is offered)"
-                raise AccessLost(f"{lost}{hint}") from None
+                raise AccessLost(f"{lost}{'' if scope else self._way_out(lost)}") from None
             self._calls.get("/v1/events", {"limit": 1}, account=scope)
             return self._own(named.group(1), scope)
         id_ = events.id_of(account.body)
@@ -316,6 +315,11 @@ class Stripe:
         if scope and account != scope:
             raise AccessLost(f"{self.source}: asked as account {scope}, the key answers as {account}")
         return account
+
+    def _way_out(self, lost: AccessLost) -> str:
+        if " 401 " in str(lost):
+            return f" (name a key that is valid in sources[{self.source}].api_key)"
+        return " (a restricted key needs to read Events, and Accounts where that is offered)"
 
     def _row(self, kind: str) -> Row:
         if kind not in self._rows:

@@ -36,6 +36,10 @@ _UNFINISHED = 1
 _PATIENCE = timedelta(seconds=30)  # for the two reads that prove an absence, and for a retry or two
 _NOBODY = f"nobody has read it within {times.spell(_PATIENCE)}"
 _PAUSE = 0.05
+_CONTROLS = """in the source: api_base = "{url}"; then, as often as you like:
+curl -X PUT {url}/_control/webhooks -d '{{"url": "http://127.0.0.1:8080/webhooks/NAME", "secret": "SECRET"}}'
+curl -X POST {url}/_control/objects -d '{{"op": "create", "kind": "{kind}", "deliver": true}}'
+curl -X PUT {url}/_control/faults -d '{{"drop": 0.5}}'"""
 
 
 def serve(
@@ -136,7 +140,9 @@ def migrate(context: typer.Context, config: options.ConfigFile = None, shape: op
         output.json({"ran": ran, "views": made})
         return
     did = [*ran, *([f"{len(made)} views"] if made else [])]
-    output.line(f"brought up to date: {', '.join(did)}" if did else "is up to date")
+    output.line(f"brought up to date: {', '.join(did)}" if did else "the schema is up to date")
+    if settings.database.url is None:
+        output.tell(f"it is in an embedded PostgreSQL, there while `reconcile serve` runs: psql '{database.url}'")
 
 
 def demo(
@@ -168,6 +174,7 @@ def sandbox(
             output.json({"url": url})
         else:
             output.line(url)
+        output.tell(_CONTROLS.format(url=url, kind=next(iter(bootstrap.every_kind()[provider]))))
 
     try:
         stand_ins.run(provider, port=port, announce=announce)

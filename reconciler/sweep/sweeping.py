@@ -306,8 +306,13 @@ class Sweep:
             told.setdefault(going.report(source, kind, scope).key, Counter()).update(verdicts)
         for report in going.reports:
             report.answer(told.get(report.key, Counter()))
-        wrong = [f"{'/'.join(filter(None, each.key))}: {each.error}" for each in going.reports if each.error]
-        return ("incomplete", "; ".join(wrong)) if wrong else ("complete", "; ".join(going.outrun) or None)
+        wrong: dict[str, list[str]] = {}
+        for report in going.reports:
+            if report.error:
+                wrong.setdefault(report.error, []).append("/".join(filter(None, report.key)))
+        if wrong:
+            return "incomplete", "; ".join(f"{', '.join(places)}: {error}" for error, places in wrong.items())
+        return "complete", "; ".join(going.outrun) or None
 
     def _finish(self, going: Going, state: str, because: str | None) -> None:
         def finish(connection: Connection) -> Sequence[Row[Any]]:

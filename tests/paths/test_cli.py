@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
+import httpx
 import pytest
 
 from reconciler.cli import main
@@ -108,6 +109,25 @@ def test_every_fault_of_a_configuration(stage: Stage, command: Command) -> None:
     assert len(done.err.splitlines()) == 2
 
 
+@pytest.mark.parametrize("provider", ["stripe", "shopify", "github"])
+def test_what_a_stand_in_can_be_told(stage: Stage, provider: str) -> None:
+    """`reconcile sandbox` says where it is, and beside that how to steer it; each command it prints does so."""
+    process = stage.start("sandbox", provider, "--port", "0")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        url = process.stdout.readline().strip()
+        told = [process.stderr.readline() for _ in range(4)]
+        asked = [shlex.split(line)[2:] for line in told if line.startswith("curl -X")]
+        answers = [httpx.request(method, address, content=body) for method, address, _, body in asked]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert f'api_base = "{url}"' in told[0]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+
+
 def test_kinds(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kinds` needs no configuration and no database, and tells all the contract names."""
     monkeypatch.setenv("RECONCILER_CONFIG", "/nowhere/reconciler.toml")
@@ -200,6 +220,30 @@ def test_incomplete_run(stage: Stage, command: Command) -> None:
     assert done.code == 1
     assert done.json["state"] == "incomplete"
     assert all(kind["state"] == "incomplete" and kind["error"] for kind in done.json["kinds"])
+
+
+@pytest.mark.usefixtures("stage")
+def test_a_run_with_a_wrong_key(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps every kind from being seen is told once, with all of them, and names the key to mend."""
+    monkeypatch.setenv("STRIPE_API_KEY", "nonsense")
+
+    done = command("--since", "24h", "--format", "json")
+
+    assert done.code == 1
+    assert done.json["because"].startswith("stripe-eu/customer, stripe-eu/product: GET /v1/account: 401 ")
+    assert done.json["because"].count("name a key that is valid in sources[stripe-eu].api_key") == 1
+
+
+def test_a_run_over_fresh_changes(stage: Stage, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changed a moment ago is put right, is no drift, and the last line says that it was there."""
+    monkeypatch.setenv("RECONCILER_SCHEDULE__IN_FLIGHT", "5m")
+    command("--since", "last")
+    stage.change("create", "customer", "cus_1")
+
+    first, second = command("--since", "24h"), command("--since", "24h")
+
+    assert "; no drift; 1 put right that changed too lately to be called drift\n" in first.out
+    assert second.out.endswith("; no drift\n")
 
 
 @pytest.mark.usefixtures("stage")
@@ -373,7 +417,7 @@ def test_migrate(empty_database: Database, tmp_path: Path, command: Command, mon
 
     assert [done.code for done in before] == [2, 2, 2]
     assert all("run `reconcile migrate`" in done.err for done in before)
-    assert (first.code, second.code, second.out) == (0, 0, "is up to date\n")
+    assert (first.code, second.code, second.out) == (0, 0, "the schema is up to date\n")
     assert first.json["ran"]
     assert after.code == 1
 

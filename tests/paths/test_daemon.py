@@ -214,6 +214,7 @@ def test_taken_port(stage: Stage, tmp_path: Path) -> None:
         with serve(stage, tmp_path, ready=False) as daemon:
             assert daemon.process.wait(60) == 2
             assert "web.listen" in daemon.told()
+            assert "web.listen" in daemon.lines("serve.stopping")[0]["because"]
 
 
 def test_failing_part(stage: Stage, database: Database, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_since(text: str, expected: datetime | times.Last) -> None:
     [
         ("2026-11-29T00:00:00", "names no zone"),
         ("2026-11-29", "names no zone"),
-        ("yesterday", "is no duration"),
+        ("yesterday", r"is no duration; write one like .*, or an instant like 2026-11-30T03:10:00Z"),
         ("2026-13-01T00:00:00Z", "is no ISO 8601 instant"),
         ("2026-11-30T03:10:01Z", "lies in the future"),
         ("999999d", "reaches back before the year 1"),
