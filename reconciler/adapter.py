@@ -6,22 +6,26 @@ An adapter is a plain class, nothing inherited. It writes nothing and never sees
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import MISSING, dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from reconciler.errors import SourceBusy, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from contextlib import ExitStack
 
     from reconciler.model import Body, Delivery, Hint, Notification, ObjectRef, Page, Snapshot
 
 
 T = TypeVar("T")
+
+BETWEEN: Final = ": "
+"""Stands between the name of a limit and the operation that it is about."""
 
 _BUSY_TIMES: Final = 8
 _FAILED_TIMES: Final = 3
@@ -102,6 +106,73 @@ class Kind:
     page: int = 100
 
 
+class Secret:
+    """
+    A text that no log, message or repr ever shows: what is shown is where it came from.
+
+    Attributes:
+        reference: As the configuration names it, for people: `env:STRIPE_API_KEY`.
+    """
+
+    __slots__ = ("_text", "reference")
+
+    def __init__(self, text: str, *, reference: str) -> None:
+        self._text = text
+        self.reference = reference
+
+    @property
+    def written_down(self) -> bool:
+        """Whether it stands in the configuration as it is: a URL without a password."""
+        return self._text == self.reference
+
+    def reveal(self) -> str:
+        """Return the text itself, for the one call that needs it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Secret({self.reference})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """
+    How often a source may call: never more than `rate` times the seconds, plus `burst`.
+
+    Attributes:
+        name: As `status` shows it.
+        rate: Calls a second.
+        burst: Calls at once, at least 2: one for either lane.
+        operations: None: all calls count together; else each operation that fits this pattern (`*`: all) by itself.
+        but: The operation that does not count with all others, for it has a limit of its own.
+    """
+
+    name: str
+    rate: float
+    burst: float
+    operations: str | None = None
+    but: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rate < math.inf and 2 <= self.burst < math.inf and self.name and BETWEEN not in self.name):
+            raise ValueError(f"not a limit: {self}")
+
+
+def per_second(calls: float, operation_calls: float | None = None) -> tuple[Limit, ...]:
+    """
+    Return the limits that keep to so many calls in any second, and to so many of each operation.
+
+    A tenth is the burst, so both together stay below what is allowed (but at least 2 calls may be made at once).
+    """
+    every = [("calls", calls, None)] + ([("operation", operation_calls, "*")] if operation_calls else [])
+    return tuple(Limit(name, rate * 0.9, max(2.0, rate * 0.1), operations) for name, rate, operations in every)
+
+
 class Budget(Protocol):
     """
     What a source may still ask of its provider, shared by all processes.
@@ -167,6 +238,33 @@ class Notices(Protocol):
 
 def unheard(what: str, about: str, because: str) -> None:
     """Let nobody hear what a provider says about the way it is called."""
+
+
+def our_clock() -> datetime:
+    """Return what time it is, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """
+    What the adapter of one source is handed; none of it lets it see the store.
+
+    Attributes:
+        tokens: The shared tokens of a credential, told by its digest.
+        notices: What the provider says in passing about the way it is called.
+        tolerance: How far a delivery's signed time may be from ours, either way.
+        stack: Closes the adapter's connections at the end.
+        clock: Ours, aware and in UTC.
+    """
+
+    budget: Budget
+    validators: Validators
+    tokens: Callable[[str], Tokens]
+    notices: Notices
+    tolerance: timedelta
+    stack: ExitStack
+    clock: Callable[[], datetime] = our_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +449,91 @@ class Adapter(Subscribed, Protocol):
 
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of this kind's bodies depends on: adapter version, API version, requested fields."""
+
+
+Reader: TypeAlias = Literal["text", "secret", "names", "flag", "whole", "duration", "address"]
+"""How a key is read: as str, `Secret`, tuple of str, bool, int above 0, timedelta, or the address of a site."""
+
+
+def option(read: Reader, *, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
+    """
+    Declare a key that only sources of one provider have, as a field of `Provider.access`.
+
+    Without a *default* it must be there. A secret is written by name only, like ours.
+    """
+    metadata = {"read": read}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+class Access(Protocol):
+    """What only the sources of one provider have: a frozen dataclass whose fields are keys of the configuration."""
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what its keys together are not good for, each as a sentence that says the way out."""
+
+
+class Configured(Protocol):
+    """
+    A source as it is configured.
+
+    Attributes:
+        access: What only this provider's sources have: of the class that its provider names.
+        webhook_secrets: Any of them vouches for a delivery; none: every delivery is refused.
+        kinds: None: the provider's core set.
+        backfill_since: None: all history.
+        calls_per_second: None: the provider's own limits.
+        api_base: Instead of the provider's own address; without a slash at its end.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - the attributes are described above
+
+    @property
+    def access(self) -> Access: ...  # noqa: D102 - same
+
+    @property
+    def webhook_secrets(self) -> tuple[Secret, ...]: ...  # noqa: D102 - same
+
+    @property
+    def kinds(self) -> tuple[str, ...] | Literal["all"] | None: ...  # noqa: D102 - same
+
+    @property
+    def backfill_since(self) -> datetime | None: ...  # noqa: D102 - same
+
+    @property
+    def calls_per_second(self) -> float | None: ...  # noqa: D102 - same
+
+    @property
+    def api_base(self) -> str | None: ...  # noqa: D102 - same
+
+    @property
+    def api_version(self) -> str: ...  # noqa: D102 - same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """
+    How this program speaks to one provider: what an entry point of the group `reconciler.adapters` names.
+
+    The entry point's own name is the provider's, as the configuration writes it: lower-case letters, digits and `_`.
+
+    Attributes:
+        kinds: Every kind there is, by name; a source mirrors some of them.
+        access: The keys that only its sources have.
+        api_version: What a source speaks that names none.
+        redelivers: How long after an event, or after its last delivery, it may be delivered again, by hand or not.
+        limits: Returns how often a source may call.
+        adapter: Returns the adapter of a source; raises `ConfigError` where that cannot be, and calls nobody yet.
+        tests: Says whether a source shows only what its provider keeps for tests.
+    """
+
+    kinds: Mapping[str, Kind]
+    access: type[Access]
+    api_version: str
+    redelivers: timedelta
+    limits: Callable[[Configured], Sequence[Limit]]
+    adapter: Callable[[Configured, Hands], Adapter]
+    tests: Callable[[Configured], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)

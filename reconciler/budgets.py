@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +10,7 @@ from threading import TIMEOUT_MAX, Event, Lock, local
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
+from reconciler.adapter import BETWEEN, Limit
 from reconciler.errors import SourceBusy, SourceUnavailable
 from reconciler.store import buckets
 from reconciler.store.buckets import Bucket
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _LAPSE: Final = 10.0  # seconds after which a call paid for in advance counts as made
 _NAP: Final = 5.0  # seconds after which a waiting call looks again, whatever it was told
-_BETWEEN: Final = ": "
 
 
 class Lane(StrEnum):
@@ -35,30 +34,6 @@ class Lane(StrEnum):
 
     LIVE = "live"
     SWEEP = "sweep"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """
-    How often a source may call: never more than `rate` times the seconds, plus `burst`.
-
-    Attributes:
-        name: As `status` shows it.
-        rate: Calls a second.
-        burst: Calls at once, at least 2: one for either lane.
-        operations: None: all calls count together; else each operation that fits this pattern (`*`: all) by itself.
-        but: The operation that does not count with all others, for it has a limit of its own.
-    """
-
-    name: str
-    rate: float
-    burst: float
-    operations: str | None = None
-    but: str | None = None
-
-    def __post_init__(self) -> None:
-        if not (0 < self.rate < math.inf and 2 <= self.burst < math.inf and self.name and _BETWEEN not in self.name):
-            raise ValueError(f"not a limit: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +73,6 @@ class Counter(Protocol):
 # A hold has to be seen by calls that no limit concerns, too.
 _ANY: Final = Limit("any", 1e9, 1e9)
 _EACH: Final = Limit("each", 1e9, 1e9, operations="*")
-
-
-def per_second(calls: float, operation_calls: float | None = None) -> tuple[Limit, ...]:
-    """
-    Return the limits that keep to so many calls in any second, and to so many of each operation.
-
-    A tenth is the burst, so both together stay below what is allowed (but at least 2 calls may be made at once).
-    """
-    every = [("calls", calls, None)] + ([("operation", operation_calls, "*")] if operation_calls else [])
-    return tuple(Limit(name, rate * 0.9, max(2.0, rate * 0.1), operations) for name, rate, operations in every)
 
 
 class Budgets:
@@ -287,9 +252,7 @@ def _complete(source: str, given: Sequence[Limit]) -> tuple[Limit, ...]:
 
 def _concerned(limits: Sequence[Limit], operation: str) -> list[Bucket]:
     return [
-        Bucket(
-            limit.name if limit.operations is None else f"{limit.name}{_BETWEEN}{operation}", limit.rate, limit.burst
-        )
+        Bucket(limit.name if limit.operations is None else f"{limit.name}{BETWEEN}{operation}", limit.rate, limit.burst)
         for limit in limits
         if (operation != limit.but if limit.operations is None else fnmatchcase(operation, limit.operations))
     ]
@@ -298,7 +261,7 @@ def _concerned(limits: Sequence[Limit], operation: str) -> list[Bucket]:
 def _names(limit: Limit, known: Sequence[str]) -> list[str]:
     if limit.operations is None:
         return [limit.name]
-    return [name for name in known if name.startswith(f"{limit.name}{_BETWEEN}")]
+    return [name for name in known if name.startswith(f"{limit.name}{BETWEEN}")]
 
 
 def _standing(source: str, name: str, *, limit: Limit, level: Level | None) -> Standing:

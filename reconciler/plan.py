@@ -15,8 +15,8 @@ from reconciler.errors import AccessLost, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from reconciler.adapter import Kind
-    from reconciler.budgets import Calls, Limit
+    from reconciler.adapter import Kind, Limit
+    from reconciler.budgets import Calls
     from reconciler.model import Body, ObjectRef, Page, Snapshot
 
 _SCOPES: Final = 5

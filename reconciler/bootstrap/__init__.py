@@ -1,4 +1,4 @@
-"""The composition root: the only place that names an adapter, and where everything a process needs is put together."""
+"""The composition root: where everything a process needs is put together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from reconciler import installed
 from reconciler.accounts import Pinned
-from reconciler.bootstrap.providers import Hands, providers
+from reconciler.adapter import Hands
 from reconciler.bootstrap.watching import watched
 from reconciler.budgets import Budgets
 from reconciler.config.written import written
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from reconciler.adapter import Adapter, Kind
-    from reconciler.bootstrap.providers import Provider
+    from reconciler.adapter import Adapter, Kind, Limit
     from reconciler.config import Settings, Source
     from reconciler.model import ObjectRef
     from reconciler.receive import Reader
@@ -163,8 +163,7 @@ def program(
         database, listen_url, metrics = ground.database, ground.listen_url, ground.metrics
         stop = Event()
         settings = database.commit(partial(_ours, settings))
-        known = providers()
-        limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
+        limits = _limits(settings)
         budgets = Budgets(database, limits, metrics, stop=stop)
         shapes: dict[tuple[str, str], str] = {}
         marks = {source.name: _marks(database, source.name, shapes) for source in settings.sources}
@@ -175,9 +174,10 @@ def program(
                 validators=marks[source.name],
                 tokens=partial(_tokens, database, source.name),
                 notices=Hearing(database, source.name),
+                tolerance=settings.web.tolerance,
                 stack=stack,
             )
-            adapters[source.name] = Pinned(known[source.provider].adapter(source, settings, hands), database)
+            adapters[source.name] = Pinned(installed.provider(source.provider).adapter(source, hands), database)
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
         database.commit(partial(views.describe, described=_described(settings, adapters)))
         shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}
@@ -250,8 +250,7 @@ def applied(database: Database, settings: Settings) -> None:
 
 def mirrored(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Return the names of the kinds that each configured source mirrors."""
-    known = providers()
-    return {source.name: _mirrored_kinds(source, known[source.provider]) for source in settings.sources}
+    return {source.name: _mirrored_kinds(source) for source in settings.sources}
 
 
 @contextmanager
@@ -283,16 +282,14 @@ def view(settings: Settings) -> Iterator[View]:
     """Yield what it takes to look, and to want objects: no provider is asked, and no shape becomes the current one."""
     with ExitStack() as stack:
         database, _ = _open(settings, stack)
-        known = providers()
-        limits = {source.name: known[source.provider].limits(source) for source in settings.sources}
         with database.transaction() as connection:
             estranged = environment.estranged(connection, public_url=settings.public_url)
-        yield View(database, Budgets(database, limits, Metrics()), mirrored(settings), estranged)
+        yield View(database, Budgets(database, _limits(settings), Metrics()), mirrored(settings), estranged)
 
 
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
-    """Return every kind that this program's adapters know, by provider and name; needs no configuration."""
-    return {name: provider.kinds for name, provider in providers().items()}
+    """Return every kind that the installed adapters know, by provider and name; needs no configuration."""
+    return {name: installed.provider(name).kinds for name in installed.names()}
 
 
 def _ours(settings: Settings, connection: Connection) -> Settings:
@@ -372,10 +369,15 @@ def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[
     return database, database.url
 
 
-def _mirrored_kinds(source: Source, provider: Provider) -> tuple[str, ...]:
+def _limits(settings: Settings) -> dict[str, Sequence[Limit]]:
+    return {source.name: installed.provider(source.provider).limits(source) for source in settings.sources}
+
+
+def _mirrored_kinds(source: Source) -> tuple[str, ...]:
     if isinstance(source.kinds, tuple):
         return source.kinds
-    return tuple(name for name, kind in provider.kinds.items() if source.kinds == "all" or kind.core)
+    known = installed.provider(source.provider).kinds
+    return tuple(name for name, kind in known.items() if source.kinds == "all" or kind.core)
 
 
 class _Gauges:
@@ -409,12 +411,11 @@ class _Gauges:
 
 
 def _described(settings: Settings, adapters: Mapping[str, Adapter]) -> list[Described]:
-    known = providers()
     return [
         Described(
             source.name,
             source.provider,
-            production=not known[source.provider].tests(source),
+            production=not installed.provider(source.provider).tests(source),
             kinds=tuple(sorted(adapters[source.name].kinds)),
         )
         for source in settings.sources

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reconciler.adapter import unheard
+from reconciler.adapter import Hands, unheard
 from reconciler.bootstrap import _mirrored_kinds, _open, _tokens
-from reconciler.bootstrap.providers import Hands, providers
 from reconciler.budgets import Budgets, Lane
 from reconciler.errors import ConfigError
+from reconciler.installed import provider
 from reconciler.metrics import Metrics
 from reconciler.plan import forecast
 from reconciler.store import forecasts
@@ -19,8 +19,7 @@ from reconciler.store import forecasts
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from reconciler.adapter import Adapter
-    from reconciler.budgets import Limit
+    from reconciler.adapter import Adapter, Limit
     from reconciler.config import Settings, Source
     from reconciler.plan import Forecast
     from reconciler.store.database import Database
@@ -81,24 +80,24 @@ def planning(settings: Settings, *, sources: Collection[str], kinds: Collection[
     asked = [source for source in chosen if source.kinds]
     if not asked:
         raise ConfigError(f"no such kind: {', '.join(kinds)}; see `reconcile kinds`")
-    known = providers()
     with ExitStack() as stack:
         database, _ = _open(settings, stack)
-        limits: dict[str, Sequence[Limit]] = {each.name: known[each.provider].limits(each) for each in asked}
+        limits: dict[str, Sequence[Limit]] = {each.name: provider(each.provider).limits(each) for each in asked}
         budgets = Budgets(database, limits, Metrics())
         adapters = [
-            known[each.provider].adapter(each, settings, _hands(each, database, budgets, stack)) for each in asked
+            provider(each.provider).adapter(each, _hands(each, settings, database, budgets, stack)) for each in asked
         ]
         yield Planning(database, adapters, limits, budgets)
 
 
-def _hands(source: Source, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:
+def _hands(source: Source, settings: Settings, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:
     """Return what an adapter is handed that only asks."""
     return Hands(
         budget=budgets.of(source.name),
         validators=lambda _kind, _scope: {},
         tokens=partial(_tokens, database, source.name),
         notices=unheard,
+        tolerance=settings.web.tolerance,
         stack=stack,
     )
 
@@ -112,7 +111,7 @@ def _chosen(settings: Settings, names: Collection[str]) -> list[Source]:
 
 def _with(source: Source, kinds: Collection[str]) -> Source:
     """Return a source with those of *kinds* that its provider has; with its own where none are named."""
-    provider = providers()[source.provider]
+    known = provider(source.provider)
     if not kinds:
-        return replace(source, kinds=_mirrored_kinds(source, provider))
-    return replace(source, kinds=tuple(name for name in provider.kinds if name in kinds or EVERY in kinds))
+        return replace(source, kinds=_mirrored_kinds(source))
+    return replace(source, kinds=tuple(name for name in known.kinds if name in kinds or EVERY in kinds))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reconciler.accounts import Pinned
-from reconciler.adapter import unheard
-from reconciler.bootstrap.providers import Hands, providers
+from reconciler.adapter import Hands, unheard
+from reconciler.installed import provider
 from reconciler.store.tokens import SharedTokens
 
 if TYPE_CHECKING:
@@ -36,13 +36,11 @@ def speaking(
             validators=_no_marks,
             tokens=lambda credential: SharedTokens(database, source.name, credential=credential),
             notices=unheard,
+            tolerance=settings.web.tolerance,
             stack=stack,
         )
-        known = providers()[source.provider]
-        yield [
-            Pinned(known.adapter(replace(source, api_version=version), settings, hands), database)
-            for version in versions
-        ]
+        known = provider(source.provider)
+        yield [Pinned(known.adapter(replace(source, api_version=version), hands), database) for version in versions]
 
 
 def _no_marks(kind: str, scope: str) -> Mapping[str, Body]:  # noqa: ARG001 - no page counts as seen

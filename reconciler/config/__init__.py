@@ -1,9 +1,9 @@
 """The configuration: a TOML file, `conf.d` beside it, the environment over both; all faults at once."""
 
+from reconciler.adapter import Secret
 from reconciler.config.reading import load
 from reconciler.config.settings import (
     CALL_TIMEOUT,
-    PROVIDERS,
     AdminSettings,
     DatabaseSettings,
     DeletesStop,
@@ -16,11 +16,10 @@ from reconciler.config.settings import (
     StripeAccess,
     WebSettings,
 )
-from reconciler.config.values import Listen, Names, Secret
+from reconciler.config.values import Listen, Names
 
 __all__ = [
     "CALL_TIMEOUT",
-    "PROVIDERS",
     "AdminSettings",
     "DatabaseSettings",
     "DeletesStop",

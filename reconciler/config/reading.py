@@ -8,12 +8,10 @@ from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from reconciler import times
+from reconciler import installed, times
 from reconciler.config.files import LISTS, Override, Written, find
 from reconciler.config.settings import (
     CALL_TIMEOUT,
-    PROVIDERS,
-    READ,
     TABLE,
     DrainSettings,
     Endpoint,
@@ -23,6 +21,7 @@ from reconciler.config.settings import (
     Source,
     StripeAccess,
     keys,
+    read,
 )
 from reconciler.config.shops import spread
 from reconciler.config.values import Given
@@ -31,12 +30,10 @@ from reconciler.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from dataclasses import Field
+    from datetime import timedelta
 
+    from reconciler.adapter import Access, Provider
     from reconciler.config.files import Tree
-    from reconciler.config.settings import (
-        Access,
-        Provider,
-    )
 
 T = TypeVar("T")
 
@@ -119,15 +116,9 @@ class Reading:
 
     def _source(self, layer: Layer, defaults: Mapping[str, Layer]) -> Source | None:
         name = str(layer.tree.get("provider", ""))
-        provider = PROVIDERS.get(name)
+        provider = self._provider(layer.label("provider"), name)
         if provider is None:
-            self._fault(layer.label("provider"), f"{name!r} names no provider; {_one_of(name, PROVIDERS)}")
             return None
-        if not provider.mirrored:
-            able = ", ".join(name for name, row in PROVIDERS.items() if row.mirrored)
-            self._fault(
-                layer.label("provider"), f"{name!r} is not mirrored by this version, only {able}; take the source out"
-            )
         self._only(layer, _source_keys(provider))
         layers = (layer, defaults.get(name, Layer("", {})), Layer(layer.where, {"api_version": provider.api_version}))
         access = cast("Access | None", self._built(provider.access, *layers))
@@ -135,6 +126,17 @@ class Reading:
         for fault in () if access is None else access.faults():
             self._fault(layer.where, fault)
         return source
+
+    def _provider(self, label: str, name: str) -> Provider | None:
+        """Return what speaks to the provider *name*; None where nothing does, or what is installed for it is broken."""
+        if name not in installed.names():
+            self._fault(label, f"{name!r} names no provider; {_one_of_providers(name)}")
+            return None
+        try:
+            return installed.provider(name)
+        except ConfigError as error:
+            self._fault(label, str(error))
+            return None
 
     def _warn_of(self, layer: Layer, source: Source, *, fed: Collection[str]) -> None:
         access = source.access
@@ -175,11 +177,14 @@ class Reading:
             return {}
         layers = {}
         for name, tree in written.items():
-            if name not in PROVIDERS or not isinstance(tree, dict):
-                self._fault(f"defaults.{name}", f"is no table of a provider; {_one_of(name, PROVIDERS)}")
+            if name not in installed.names() or not isinstance(tree, dict):
+                self._fault(f"defaults.{name}", f"is no table of a provider; {_one_of_providers(name)}")
+                continue
+            provider = self._provider(f"defaults.{name}", name)
+            if provider is None:
                 continue
             layers[name] = Layer(f"defaults.{name}", tree)
-            declared = _source_keys(PROVIDERS[name])
+            declared = _source_keys(provider)
             self._only(layers[name], declared.keys() - {"name", "provider"})
             for one in declared.keys() & tree.keys():
                 self._value(declared[one], layers[name])
@@ -224,7 +229,7 @@ class Reading:
         if TABLE in declared.metadata:
             return self._table(declared.metadata[TABLE], given, label)
         try:
-            return declared.metadata[READ](given)
+            return read(declared, given)
         except ValueError as error:
             self._fault(label, str(error))
             return None
@@ -278,12 +283,16 @@ def _listeners(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "admin.listen", f"{admin.listen} is where the public listener is; give one of them another port"
 
 
+def _redelivers(source: Source) -> timedelta:
+    return installed.provider(source.provider).redelivers
+
+
 def _retention(into: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     retention = into.get("retention")
-    longest = max(into.get("sources", ()), key=lambda source: PROVIDERS[source.provider].redelivers, default=None)
+    longest = max(into.get("sources", ()), key=_redelivers, default=None)
     if retention is None or longest is None:
         return
-    within = PROVIDERS[longest.provider].redelivers
+    within = _redelivers(longest)
     for name, span in retention.kept().items():
         if span is not None and span < within:
             least, told = times.spell(within), f"{longest.provider} may deliver an event again ({longest.name})"
@@ -313,8 +322,8 @@ def _unfit(endpoint: Endpoint, providers: Mapping[str, str]) -> Iterator[tuple[s
     """Yield what keeps an endpoint from feeding sources of these *providers*, each with the key to name."""
     if bool(endpoint.sources) == bool(endpoint.provider):
         yield "sources", "needs a provider beside it or names in it, not both; set one of the two"
-    if endpoint.provider and endpoint.provider not in PROVIDERS:
-        yield "provider", f"names no provider; {_one_of(endpoint.provider, PROVIDERS)}"
+    if endpoint.provider and endpoint.provider not in installed.names():
+        yield "provider", f"names no provider; {_one_of_providers(endpoint.provider)}"
     elif endpoint.provider and endpoint.provider not in providers.values():
         yield "provider", f"there is no source of {endpoint.provider}; add one, or take the endpoint out"
     for name in endpoint.sources:
@@ -342,6 +351,12 @@ def _layers(kind: str, written: Written) -> Iterator[Layer]:
 
 def _source_keys(provider: Provider) -> dict[str, Field[Any]]:
     return keys(Source) | keys(provider.access)
+
+
+def _one_of_providers(name: str) -> str:
+    near = difflib.get_close_matches(name, installed.names(), n=1)
+    there = f"there are {', '.join(installed.names())}"
+    return f"did you mean {near[0]}? {there}" if near else there
 
 
 def _one_of(name: str, known: Iterable[str]) -> str:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from reconciler.adapter import Secret
 from reconciler.config import values
 from reconciler.config.shops import extra_fields
-from reconciler.config.values import Given, Secret
+from reconciler.config.values import Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from zoneinfo import ZoneInfo
 
+    from reconciler.adapter import Access, Reader
     from reconciler.config.values import Listen, Names
 
 T = TypeVar("T")
@@ -257,36 +259,6 @@ class GitHubAccess:
         return bool(self.repositories or self.organizations or (self.token is None and self.installation_id))
 
 
-Access: TypeAlias = StripeAccess | ShopifyAccess | GitHubAccess
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """
-    What the configuration knows about a provider.
-
-    Attributes:
-        access: The keys that only its sources have.
-        api_version: What a source speaks that names none.
-        redelivers: How long after an event, or after its last delivery, it may be delivered again, by hand or not.
-        mirrored: This version of the program has an adapter for it.
-    """
-
-    access: type[Access]
-    api_version: str
-    redelivers: timedelta
-    mirrored: bool = False
-
-
-# Stripe's CLI resends events of 30 days, and its own retries end after 3. Shopify tries 8 times over 4 hours. GitHub
-# redelivers what was delivered within 3 days, its Enterprise Server within 7.
-PROVIDERS: Mapping[str, Provider] = {
-    "stripe": Provider(StripeAccess, api_version="2026-10-28.endive", redelivers=timedelta(days=30), mirrored=True),
-    "shopify": Provider(ShopifyAccess, api_version="2026-10", redelivers=timedelta(hours=4), mirrored=True),
-    "github": Provider(GitHubAccess, api_version="2022-11-28", redelivers=timedelta(days=7), mirrored=True),
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """
@@ -368,6 +340,24 @@ class Settings:
 def keys(cls: Callable[..., object]) -> dict[str, Field[Any]]:
     """Return the keys of the table that the class *cls* stands for, in the order of the example."""
     return {one.name: one for one in fields(cast("Any", cls)) if one.metadata}
+
+
+def read(declared: Field[Any], given: Given) -> object:
+    """Return what is *given* for a key, read; raises `ValueError` with a sentence."""
+    reader = declared.metadata[READ]
+    return OPTIONS.get(reader, reader)(given)
+
+
+# How the keys that an installed adapter declares are read (`reconciler.adapter.option`).
+OPTIONS: Mapping[Reader, Callable[[Given], object]] = {
+    "text": values.text,
+    "secret": values.secret,
+    "names": values.names,
+    "flag": values.flag,
+    "whole": values.whole(1),
+    "duration": values.duration,
+    "address": values.web_address,
+}
 
 
 def _secrets_in(value: object) -> list[Secret]:

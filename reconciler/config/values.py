@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from reconciler import times
+from reconciler.adapter import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,39 +37,6 @@ _POINTER = re.compile(r"(/([^~]|~[01])*)+")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _WAYS = "env:NAME, file:/PATH or credential:NAME"
 _HIGHEST_PORT = 65535
-
-
-class Secret:
-    """
-    A text that no log, message or repr ever shows: what is shown is where it came from.
-
-    Attributes:
-        reference: As the configuration names it, for people: `env:STRIPE_API_KEY`.
-    """
-
-    __slots__ = ("_text", "reference")
-
-    def __init__(self, text: str, *, reference: str) -> None:
-        self._text = text
-        self.reference = reference
-
-    @property
-    def written_down(self) -> bool:
-        """Whether it stands in the configuration as it is: a URL without a password."""
-        return self._text == self.reference
-
-    def reveal(self) -> str:
-        """Return the text itself, for the one call that needs it."""
-        return self._text
-
-    def __repr__(self) -> str:
-        return f"Secret({self.reference})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from reconciler import times
-from reconciler.config.values import Listen, Secret
+from reconciler.adapter import Secret
+from reconciler.config.values import Listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

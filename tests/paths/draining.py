@@ -20,7 +20,8 @@ from adapters.sandbox.stripe import StripeSandbox
 from adapters.stripe import Stripe
 from reconciler import content
 from reconciler.accounts import Pinned
-from reconciler.budgets import Budgets, Limit
+from reconciler.adapter import Limit
+from reconciler.budgets import Budgets
 from reconciler.config.settings import DrainSettings
 from reconciler.drain import Drain
 from reconciler.metrics import Metrics

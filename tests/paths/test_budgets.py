@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.budgets import Budgets, Lane, Limit, Standing, per_second
+from reconciler.adapter import Limit, per_second
+from reconciler.budgets import Budgets, Lane, Standing
 from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceUnavailable
 from reconciler.store import buckets
 from reconciler.store.database import connect

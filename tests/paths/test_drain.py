@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from reconciler import log
-from reconciler.budgets import Limit
+from reconciler.adapter import Limit
 from reconciler.errors import DatabaseUnavailable
 from reconciler.model import Reason, Verdict
 from reconciler.store import refetches

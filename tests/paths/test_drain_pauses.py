@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.accounts import Pinned
-from reconciler.budgets import Limit
+from reconciler.adapter import Limit
 from reconciler.errors import AccessLost
 from reconciler.store import events, pauses, runs
 from tests.adapters.scripted import Said, Scripted, failure

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reconciler import times
-from reconciler.config import PROVIDERS, Listen, Settings, Source, StripeAccess, load
+from reconciler import installed, times
+from reconciler.config import Listen, Settings, Source, StripeAccess, load
 from reconciler.config.reading import state_directory
 from reconciler.config.settings import TABLE, Endpoint, ShopifyAccess, keys
 from reconciler.errors import ConfigError
@@ -134,7 +134,7 @@ def test_source_defaults(tmp_path: Path) -> None:
 
     assert source.calls_per_second == 7
     assert source.kinds == "all"
-    assert source.api_version == PROVIDERS["stripe"].api_version
+    assert source.api_version == installed.provider("stripe").api_version
     assert source.backfill_since is None
     assert access.accounts == ()
 
@@ -326,6 +326,7 @@ def test_every_fault_at_once(tmp_path: Path) -> None:
     """Whatever is wrong is told in one go: the key, the value, the way out."""
     soon = "web.tolerance (RECONCILER_WEB__TOLERANCE): 'soon' is no duration"
     name = "is no name; use lower-case letters, digits and -, a letter or digit first"
+    known = "did you mean stripe? there are github, shopify, stripe"
 
     said = faults(
         tmp_path,
@@ -360,7 +361,7 @@ provider = "strip"
             "schedule.nightly: '3:10' is no time of day; write it as HH:MM in quotes, like 03:10",
             f"sources[Stripe EU].name: 'Stripe EU' {name}",
             "sources[Stripe EU].api_key: is missing; it must be set",
-            "sources[other].provider: 'strip' names no provider; did you mean stripe?",
+            f"sources[other].provider: 'strip' names no provider; {known}",
         ]
     )
 
@@ -375,7 +376,10 @@ provider = "strip"
         ('sources = "stripe"', "sources: is not a list of tables"),
         ("defaults.stripe.worker = 3", "defaults.stripe.worker: is no key here"),
         ('defaults.stripe.name = "x"', "defaults.stripe.name: is no key here"),
-        ("defaults.strip = {}", "defaults.strip: is no table of a provider; did you mean stripe?"),
+        (
+            "defaults.strip = {}",
+            "defaults.strip: is no table of a provider; did you mean stripe? there are github, shopify, stripe",
+        ),
         ("defaults.stripe.calls_per_second = 0", "defaults.stripe.calls_per_second: 0 is no number above 0"),
         ("defaults = 1", "defaults: is no table"),
         ('database.schema = "a b"', "database.schema: 'a b' is no plain schema name"),
@@ -541,7 +545,7 @@ def test_endpoints(tmp_path: Path) -> None:
         ('sources = ["github-acme", "shop-berlin"]', "sources: are of several providers, github, shopify"),
         ('sources = ["github-all"]', "sources: 'github-all' does not say which deliveries are about it"),
         ('provider = "github"', "sources: 'github-all' does not say which deliveries are about it"),
-        ('provider = "gitlab"', "provider: names no provider; did you mean github?"),
+        ('provider = "gitlab"', "provider: names no provider; did you mean github? there are github, shopify, stripe"),
         ('sources = "github-acme"', "sources: str where a list belongs"),
         ('sources = ["github-acme"]\nsource = 1', "source: is no key here; did you mean sources?"),
     ],
@@ -733,7 +737,11 @@ def test_tokens_of_shops(tmp_path: Path) -> None:
 def every_key() -> set[str]:
     """Return every key there is in the code."""
     common = keys(Source).keys()
-    own = {f"sources.{provider}.{name}" for provider, row in PROVIDERS.items() for name in keys(row.access)}
+    own = {
+        f"sources.{provider}.{name}"
+        for provider in installed.names()
+        for name in keys(installed.provider(provider).access)
+    }
     return {
         *key_paths(Settings, ""),
         *key_paths(Endpoint, "endpoints."),

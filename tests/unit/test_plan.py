@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.adapter import Count, Kind, Listing
-from reconciler.budgets import Calls, Lane, Limit
+from reconciler.adapter import Count, Kind, Limit, Listing
+from reconciler.budgets import Calls, Lane
 from reconciler.errors import AccessLost, SourceUnavailable
 from reconciler.model import Hint, ObjectRef, Page, Snapshot
 from reconciler.plan import forecast, hours
