@@ -20,7 +20,7 @@ from reconciler.config.written import written
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
 from reconciler.endpoints import Endpoint, Own
-from reconciler.errors import NotAdopted
+from reconciler.errors import ConfigError, NotAdopted
 from reconciler.metrics import Gauges, Metrics
 from reconciler.model import Verdict
 from reconciler.receive import Receiver
@@ -167,9 +167,9 @@ def program(
         budgets = Budgets(database, limits, metrics, stop=stop)
         shapes: dict[tuple[str, str], str] = {}
         marks = {source.name: _marks(database, source.name, shapes) for source in settings.sources}
-        adapters: dict[str, Adapter] = {}
-        for source in settings.sources:
-            hands = Hands(
+
+        def hands(source: Source) -> Hands:
+            return Hands(
                 budget=budgets.of(source.name),
                 validators=marks[source.name],
                 tokens=partial(_tokens, database, source.name),
@@ -177,7 +177,8 @@ def program(
                 tolerance=settings.web.tolerance,
                 stack=stack,
             )
-            adapters[source.name] = Pinned(installed.provider(source.provider).adapter(source, hands), database)
+
+        adapters: dict[str, Adapter] = {name: Pinned(each, database) for name, each in _built(settings, hands).items()}
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
         database.commit(partial(views.describe, described=_described(settings, adapters)))
         shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}
@@ -371,6 +372,20 @@ def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[
 
 def _limits(settings: Settings) -> dict[str, Sequence[Limit]]:
     return {source.name: installed.provider(source.provider).limits(source) for source in settings.sources}
+
+
+def _built(settings: Settings, hands: Callable[[Source], Hands]) -> Mapping[str, Adapter]:
+    """Return the adapter of every source, asking nobody; raises `ConfigError` with all that any of them refuses."""
+    adapters: dict[str, Adapter] = {}
+    faults: list[str] = []
+    for source in settings.sources:
+        try:
+            adapters[source.name] = installed.provider(source.provider).adapter(source, hands(source))
+        except ConfigError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigError(*faults)
+    return adapters
 
 
 def _mirrored_kinds(source: Source) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reconciler.adapter import Hands, unheard
-from reconciler.bootstrap import _mirrored_kinds, _open, _tokens
+from reconciler.bootstrap import _built, _limits, _mirrored_kinds, _open, _tokens
 from reconciler.budgets import Budgets, Lane
 from reconciler.errors import ConfigError
 from reconciler.installed import provider
 from reconciler.metrics import Metrics
 from reconciler.plan import forecast
+from reconciler.store import database as databases
 from reconciler.store import forecasts
 
 if TYPE_CHECKING:
@@ -88,6 +89,15 @@ def planning(settings: Settings, *, sources: Collection[str], kinds: Collection[
             provider(each.provider).adapter(each, _hands(each, settings, database, budgets, stack)) for each in asked
         ]
         yield Planning(database, adapters, limits, budgets)
+
+
+def check(settings: Settings) -> None:
+    """Raise `ConfigError` with every fault that only an adapter knows; neither a provider nor the database is asked."""
+    with ExitStack() as stack:
+        unasked = databases.connect("postgresql://", schema=settings.database.schema, connections=1)
+        stack.callback(unasked.close)
+        budgets = Budgets(unasked, _limits(settings), Metrics())
+        _built(settings, lambda source: _hands(source, settings, unasked, budgets, stack))
 
 
 def _hands(source: Source, settings: Settings, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler import bootstrap, times
+from reconciler.bootstrap import planning
 from reconciler.cli import options
 from reconciler.cli.options import Format
 from reconciler.cli.output import Output
@@ -157,11 +158,12 @@ def remove(
 def check(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:
     """Read the configuration and say every fault in it; exit code 2 where there is one."""
     settings, output = _begun(context, config)
+    planning.check(settings)
     told = {"files": [str(file) for file in settings.files], "warnings": list(settings.warnings)}
     for warning in settings.warnings:
         output.tell(warning)
     kinds = sum(len(each) for each in bootstrap.mirrored(settings).values())
-    said = f"{len(settings.sources)} sources with {kinds} kinds, {len(settings.endpoints)} endpoints: no faults"
+    said = f"sources: {len(settings.sources)}, kinds: {kinds}, endpoints: {len(settings.endpoints)}; no faults"
     _tell(context, shape, output, told, said)
 
 

@@ -109,6 +109,29 @@ def test_every_fault_of_a_configuration(stage: Stage, command: Command) -> None:
     assert len(done.err.splitlines()) == 2
 
 
+def test_faults_that_adapters_know(stage: Stage, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`config check` tells what any adapter refuses, all at once and without a database, as a run does."""
+    second = """
+[[sources]]
+name = "shop-berlin"
+provider = "shopify"
+shop = "shop.example.com"
+access_token = "env:STRIPE_API_KEY"
+"""
+    stage.config.write_text(stage.config.read_text().replace('"product"', '"prodct"') + second)
+
+    swept = command("--since", "24h")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    checked = command("config", "check")
+
+    assert (checked.code, checked.out, swept.code) == (2, "", 2)
+    assert re.findall(r"^reconcile: (sources\S+): ", checked.err, re.MULTILINE) == [
+        "sources[stripe-eu].kinds",
+        "sources[shop-berlin].shop",
+    ]
+    assert checked.err == swept.err
+
+
 @pytest.mark.parametrize("provider", ["stripe", "shopify", "github"])
 def test_what_a_stand_in_can_be_told(stage: Stage, provider: str) -> None:
     """`reconcile sandbox` says where it is, and beside that how to steer it; each command it prints does so."""
