@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.adapter import Probing, one_pass, patiently
+from reconciler.adapter import Checking, Probing, one_pass, patiently
 from reconciler.errors import AccessLost
 from reconciler.store import runs
 
@@ -93,6 +93,10 @@ class Pinned:
             return None
         patiently(self._contact)
         return self._adapter.probe()
+
+    def faults(self) -> Sequence[str]:
+        """Return what the provider does not have of what is configured; nothing of the account is read for that."""
+        return self._adapter.faults() if isinstance(self._adapter, Checking) else ()
 
     def shown(self, payload: Body, ref: ObjectRef) -> Body | None:
         """Return *ref* as an event's payload shows it, if that is whole and in the shape of `fetch`."""

@@ -525,6 +525,7 @@ class Provider:
         limits: Returns how often a source may call.
         adapter: Returns the adapter of a source; raises `ConfigError` where that cannot be, and calls nobody yet.
         tests: Says whether a source shows only what its provider keeps for tests.
+        checked: Says whether a source is configured for something that its adapter can have confirmed (`Checking`).
     """
 
     kinds: Mapping[str, Kind]
@@ -534,6 +535,7 @@ class Provider:
     limits: Callable[[Configured], Sequence[Limit]]
     adapter: Callable[[Configured, Hands], Adapter]
     tests: Callable[[Configured], bool] = lambda _: False
+    checked: Callable[[Configured], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,6 +557,18 @@ class Counting(Protocol):
 
     def count(self, kind: str, scope: str) -> Count | None:
         """Return how many a crawl of *kind* in *scope* would show, for a call or two; None where none tells."""
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """What an adapter may do besides: have its provider say whether it has what a source is configured for."""
+
+    def faults(self) -> Sequence[str]:
+        """
+        Return a sentence for each thing that the provider does not have: the key, the value, and what there is.
+
+        Reads nothing that is kept. Raises a `SourceError` where the provider does not say.
+        """
 
 
 class Feed(Protocol):

@@ -84,6 +84,7 @@ from adapters.shopify.subscriptions import Subscriptions
 from reconciler import content
 from reconciler.adapter import unheard
 from reconciler.errors import (
+    AccessLost,
     ConfigError,
     DeliveryMalformed,
     SourceRefused,
@@ -107,6 +108,7 @@ _PARTS: Final = 24_000  # of one own list: Shopify ends it at 25,000 without a w
 _READ_WITHIN: Final = 120.0  # seconds for all calls of one read; a lease is longer
 _CALLS_A_SECOND: Final = 20.0  # Shopify counts points; this only keeps a burst from emptying the bucket unseen
 _DOMAIN: Final = re.compile(r"[a-z0-9][a-z0-9-]*\.myshopify\.com")
+_ON_TYPE: Final = re.compile(r"on type '(?P<type>\w+)'", re.ASCII)
 _API_VERSION: Final = re.compile(r"20[0-9]{2}-(01|04|07|10)|unstable")
 
 
@@ -173,7 +175,8 @@ class Shopify:
                 f"sources[{source}].{credential.key}: empty, or holds a space, line break or non-ASCII character"
             )
         self._secrets, self._api_version = tuple(webhook_secrets), api_version
-        self._unproved = dict(selections(source, extra_fields or {}, KINDS))
+        self._extra = dict(extra_fields or {})
+        self._unproved = dict(selections(source, self._extra, KINDS))
         self._backfill, self._documents = backfill_since, Documents(self._unproved)
         self._calls = Calls(
             shop=self._shop,
@@ -266,6 +269,10 @@ class Shopify:
         """Return how many the shop counts; None for a kind that it does not count."""
         return counted(self._calls, self._row(kind), begins=self._backfill)
 
+    def faults(self) -> Sequence[str]:
+        """Return a sentence for each of the extra fields that the schema does not have."""
+        return [fault for kind in self._extra if kind in self._rows for fault in self._wrong_fields(kind)]
+
     def identity(self, scope: str = "") -> str:  # noqa: ARG002 - there is one
         """Return the number of the shop behind the credential; raises `AccessLost` where it is good for nothing."""
         shop = self._calls.ask("shop", documents.SHOP).data.get("shop")
@@ -307,13 +314,40 @@ class Shopify:
         """Return the row of *kind*, once Shopify has taken each field that is asked for besides ours."""
         row = self._row(kind)
         if kind in self._unproved:
-            anything = ObjectRef(self.source, "", kind, "1:1" if row.pair else "1")
             try:
-                self._calls.ask(row.kind.fetch, self._documents.one(row), _variables(row, anything))
+                self._calls.ask(row.kind.fetch, self._documents.one(row), _variables(row, self._anything(row)))
             except SourceRefused as error:
                 raise SourceRefused(f"sources[{self.source}].extra_fields.{kind}: {error}") from None
             self._unproved.pop(kind, None)
         return row
+
+    def _wrong_fields(self, kind: str) -> Iterator[str]:
+        """Yield what is wrong with each extra field of *kind*; asks about each alone if they are refused together."""
+        try:
+            self._proved(kind)
+        except AccessLost:
+            return  # what is seen of the schema does not hang on it; the kind's first read tells
+        except SourceRefused as error:
+            refused = [f"{field!r} {why}" for field in self._extra[kind] if (why := self._why_wrong(kind, field))]
+            where = f"sources[{self.source}].extra_fields.{kind}"
+            yield from [f"{where}: {each}" for each in refused] or [str(error)]
+
+    def _why_wrong(self, kind: str, field: str) -> str:
+        """Return why Shopify refuses *field*, and what there is in its place; empty: it takes it."""
+        row, alone = self._row(kind), Documents(selections(self.source, {kind: [field]}, KINDS))
+        try:
+            self._calls.ask(row.kind.fetch, alone.one(row), _variables(row, self._anything(row)))
+        except SourceRefused as error:
+            said = str(error).removeprefix(f"{row.kind.fetch}:").strip()
+            type_ = named["type"] if (named := _ON_TYPE.search(said)) else row.type
+            fields = self._calls.ask("__type", documents.FIELDS, {"type": type_}).data.get("__type")
+            names = sorted(str(each["name"]) for each in (content.find(fields, "/fields") or ()))
+            return f"is refused: {said.rstrip('.')}; {type_} has {', '.join(names)}"
+        return ""
+
+    def _anything(self, row: Row) -> ObjectRef:
+        """Return what need not be there, to ask about: Shopify reads the query before it looks."""
+        return ObjectRef(self.source, "", row.kind.name, "1:1" if row.pair else "1")
 
     def _why_skipped(self, delivery: Delivery) -> str:
         domain = webhooks.header(delivery, "shop-domain").lower()

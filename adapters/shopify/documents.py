@@ -19,6 +19,9 @@ SHOP: Final = "query shop { shop { id myshopifyDomain } }"
 SCOPES: Final = "query scopes { currentAppInstallation { accessScopes { handle } } }"
 """What the app may see."""
 
+FIELDS: Final = "query fields($type: String!) { __type(name: $type) { fields { name } } }"
+"""What the schema has of a type."""
+
 LOCATIONS: Final = """query locations($first: Int!, $after: String) {
   locations(first: $first, after: $after, includeInactive: true, includeLegacy: true, sortKey: ID) {
     nodes { id }

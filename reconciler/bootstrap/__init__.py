@@ -14,6 +14,7 @@ import structlog
 from reconciler import installed
 from reconciler.accounts import Pinned
 from reconciler.adapter import Hands
+from reconciler.bootstrap.checking import confirmed
 from reconciler.bootstrap.watching import watched
 from reconciler.budgets import Budgets
 from reconciler.config.written import written
@@ -151,8 +152,9 @@ def program(
     """
     Yield what a process runs on: over *ground*, ready to take it over, else over one of its own; close it after.
 
-    Raises `ConfigError` where the configuration, the schema or the embedded server cannot be used, `NotAdopted` where
-    the mirror belongs elsewhere, and `DatabaseUnavailable` where the database does not answer.
+    Raises `ConfigError` where the configuration, the schema or the embedded server cannot be used, or a provider does
+    not have what a source is configured for, `NotAdopted` where the mirror belongs elsewhere, and
+    `DatabaseUnavailable` where the database does not answer.
     """
     with ExitStack() as stack:
         if ground is None:
@@ -179,6 +181,8 @@ def program(
             )
 
         adapters: dict[str, Adapter] = {name: Pinned(each, database) for name, each in _built(settings, hands).items()}
+        for name, because in confirmed(settings, adapters, budgets).items():
+            structlog.get_logger().warning("source.unconfirmed", source=name, because=because)
         mirror = database.commit(lambda connection: _mirror(connection, settings, adapters))
         database.commit(partial(views.describe, described=_described(settings, adapters)))
         shapes |= {pair: mirrored.shape for pair, mirrored in mirror.kinds.items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.adapter import Hands, unheard
 from reconciler.bootstrap import _built, _limits, _mirrored_kinds, _open, _tokens
+from reconciler.bootstrap.checking import confirmed
 from reconciler.budgets import Budgets, Lane
 from reconciler.errors import ConfigError
 from reconciler.installed import provider
@@ -18,7 +19,7 @@ from reconciler.store import database as databases
 from reconciler.store import forecasts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from reconciler.adapter import Adapter, Limit
     from reconciler.config import Settings, Source
@@ -98,6 +99,19 @@ def check(settings: Settings) -> None:
         stack.callback(unasked.close)
         budgets = Budgets(unasked, _limits(settings), Metrics())
         _built(settings, lambda source: _hands(source, settings, unasked, budgets, stack))
+
+
+def confirm(settings: Settings) -> Mapping[str, str]:
+    """Do as `confirmed` does, with adapters of its own; without sources to ask about no database is opened."""
+    asked = replace(
+        settings,
+        sources=tuple(each for each in settings.sources if provider(each.provider).checked(each)),
+        endpoints=(),
+    )
+    if not asked.sources:
+        return {}
+    with planning(asked, sources=(), kinds=()) as made:
+        return confirmed(asked, {each.source: each for each in made.adapters}, made.budgets)
 
 
 def _hands(source: Source, settings: Settings, database: Database, budgets: Budgets, stack: ExitStack) -> Hands:

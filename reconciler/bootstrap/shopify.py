@@ -19,9 +19,7 @@ def _limits(source: Configured) -> tuple[Limit, ...]:
 
 
 def _adapter(source: Configured, hands: Hands) -> Adapter:
-    access = source.access
-    if not isinstance(access, ShopifyAccess):
-        raise TypeError(source.name)
+    access = _access(source)
     secrets = [secret.reveal() for secret in source.webhook_secrets]
     if access.client_secret is not None:
         secrets = secrets or [access.client_secret.reveal()]  # what Shopify signs an app's deliveries with
@@ -43,6 +41,12 @@ def _adapter(source: Configured, hands: Hands) -> Adapter:
     return adapter
 
 
+def _access(source: Configured) -> ShopifyAccess:
+    if not isinstance(source.access, ShopifyAccess):
+        raise TypeError(source.name)
+    return source.access
+
+
 def _credential(access: ShopifyAccess, hands: Hands) -> shopify.AccessToken | shopify.ClientCredentials:
     if access.access_token is not None:
         return shopify.AccessToken(access.access_token.reveal())
@@ -61,4 +65,5 @@ PROVIDER = Provider(
     redelivers=timedelta(hours=4),
     limits=_limits,
     adapter=_adapter,
+    checked=lambda source: bool(_access(source).extra_fields),
 )

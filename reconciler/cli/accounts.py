@@ -156,11 +156,12 @@ def remove(
 
 
 def check(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:
-    """Read the configuration and say every fault in it; exit code 2 where there is one."""
+    """Read the configuration, ask providers about extra fields, and say every fault; exit code 2 where there is one."""
     settings, output = _begun(context, config)
     planning.check(settings)
-    told = {"files": [str(file) for file in settings.files], "warnings": list(settings.warnings)}
-    for warning in settings.warnings:
+    warnings = [*settings.warnings, *_unconfirmed(settings)]
+    told = {"files": [str(file) for file in settings.files], "warnings": warnings}
+    for warning in warnings:
         output.tell(warning)
     kinds = sum(len(each) for each in bootstrap.mirrored(settings).values())
     said = f"sources: {len(settings.sources)}, kinds: {kinds}, endpoints: {len(settings.endpoints)}; no faults"
@@ -224,6 +225,15 @@ def _wait(database: Database, source: str) -> None:
 def _removed(connection: Connection, *, source: str, erased: bool) -> int:
     sources.mark(connection, source, State.ERASED if erased else State.REMOVED)
     return sources.erase(connection, source) if erased else 0
+
+
+def _unconfirmed(settings: Settings) -> list[str]:
+    """Return what no provider could be asked about; raises `ConfigError` for what a provider does not have."""
+    try:
+        unasked = planning.confirm(settings)
+    except DatabaseUnavailable as error:
+        return [f"providers were not asked: their budgets and tokens are kept in the database: {error}"]
+    return [f"sources[{name}]: its provider was not asked: {because}" for name, because in unasked.items()]
 
 
 def _begun(context: typer.Context, config: options.ConfigFile) -> tuple[Settings, Output]:

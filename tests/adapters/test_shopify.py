@@ -1231,6 +1231,33 @@ def test_extra_fields_that_shopify_does_not_have(shop: Shop, shopify_at: MakeSho
     assert adapter.fetch(ref("customer", customer_)).body is not None
 
 
+def test_extra_fields_are_checked_against_the_schema(shop: Shop, shopify_at: MakeShopify) -> None:
+    """Each wrong field is a sentence with its source, kind and place, and what the type has; right ones are none."""
+    asked = {"order": ["colour", "note", "customer { id shoe }"], "product": ["totalInventory"]}
+    wrong, right = shopify_at(shop.url, extra_fields=asked), shopify_at(shop.url, extra_fields={"order": ["note"]})
+
+    faults = wrong.faults()
+
+    assert right.faults() == []
+    assert [each.split(" is refused: ")[0] for each in faults] == [
+        "sources[shop-berlin].extra_fields.order: 'colour'",
+        "sources[shop-berlin].extra_fields.order: 'customer { id shoe }'",
+    ]
+    assert "Order has " in faults[0]
+    assert ", note, " in faults[0]
+    assert "; Customer has " in faults[1]
+
+
+def test_extra_fields_are_checked_only_where_they_are(shop: Shop, shopify_at: MakeShopify) -> None:
+    """A shop that is asked for nothing besides costs no call; one whose app is off is not said to have faults."""
+    plain, gone = shopify_at(shop.url), shopify_at(extra_fields={"order": ["colour"]})
+
+    assert plain.faults() == []
+    assert shop.put("/calls", method="GET")["last"] == []
+    with pytest.raises(SourceUnavailable):
+        gone.faults()
+
+
 @pytest.mark.parametrize(
     "field",
     [
