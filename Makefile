@@ -1,6 +1,6 @@
 # Everything here sets up .venv by itself, with plain python3 (3.11 or newer) and pip.
 .DELETE_ON_ERROR:
-.PHONY: help demo test check conformance lock mutants bench test-pythons test-postgres clean
+.PHONY: help demo test check conformance lock mutants chaos soak bench test-pythons test-postgres clean
 
 # The newest Python that really runs: a pyenv shim may exist and fail, and Debian's may lack venv.
 PYTHON = $(shell for each in python3.13 python3.12 python3.11 python3; do \
@@ -19,6 +19,8 @@ help:
 	@echo 'make conformance     against what others publish about the providers (needs npm and a network)'
 	@echo 'make bench           what it takes, a JSON object a line'
 	@echo 'make mutants         break the core on purpose and see that tests notice (ARGS="--sample 20")'
+	@echo 'make chaos           let everything around the daemon fail and see that the laws hold (SEED=7 ROUNDS=20)'
+	@echo 'make soak            the same for hours'
 	@echo 'make test-pythons    unit and store tests under every other Python at hand'
 	@echo 'make test-postgres   store tests on every PostgreSQL at hand'
 	@echo 'make lock            resolve the dependencies anew (ARGS="--upgrade")'
@@ -58,6 +60,13 @@ bench: .venv/installed
 
 mutants: .venv/installed
 	@$(IN) -m tests.mutants $(ARGS)
+
+# Clocks are set where there is a C compiler.
+chaos: .venv/installed
+	@$(IN) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
+
+soak:
+	@$(MAKE) --no-print-directory chaos ROUNDS=200
 
 test-pythons: .venv/installed
 	@bash .ci/test-pythons $(ARGS)
