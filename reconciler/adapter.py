@@ -106,6 +106,15 @@ class Kind:
     page: int = 100
 
 
+def links(kind: Kind) -> list[tuple[str, tuple[str, ...]]]:
+    """
+    Return what objects of *kind* may be linked to: names of kinds, each with the JSON pointers that hold its id.
+
+    A column that is called as a kind is, or so with `_id`, is a link to it; whatever is called otherwise leads nowhere.
+    """
+    return [(column.name.removesuffix("_id"), column.pointers) for column in kind.columns if column.type == "text"]
+
+
 class Secret:
     """
     A text that no log, message or repr ever shows: what is shown is where it came from.

@@ -176,6 +176,11 @@ def find(tree: JSON, pointer: str) -> JSON:
     return node
 
 
+def steps(pointer: str) -> list[str]:
+    """Return the steps of a JSON pointer, as PostgreSQL's paths have them."""
+    return list(_steps(pointer))
+
+
 def _integer(text: str) -> int | Decimal:
     return int(text) if len(text) <= _LONG_INTEGER else Decimal(text)
 

@@ -24,7 +24,7 @@ import structlog
 
 from reconciler import bootstrap, log, notify, schedule, times
 from reconciler.config.written import changes, written
-from reconciler.errors import ConfigError, DatabaseUnavailable, NotAdopted
+from reconciler.errors import ConfigError, DatabaseUnavailable, Forgotten, NotAdopted
 from reconciler.schedule import Schedule
 from reconciler.store import runs, sources, story
 from reconciler.store.sources import State
@@ -434,6 +434,8 @@ class Requests:
             return self._program.want(ref)
         except KeyError:
             raise UnknownKind(f"{ref.source} is no source that mirrors {ref.kind}") from None
+        except Forgotten as error:
+            raise UnknownKind(str(error)) from None
 
     def looked_at(self, ref: ObjectRef, wanted: int, seconds: float) -> Looked | None:
         """Return what came of *ref* once it is read as far as *wanted*; None if it is not within *seconds*."""

@@ -4,6 +4,7 @@ What can go wrong, sorted by what the caller should do about it.
     ReconcilerError
     ├── ConfigError              stop before doing anything: exit code 2, every fault at once
     │   └── NotAdopted           change nothing, here or at a provider, until a person adopts this copy
+    ├── Forgotten                it is not read again, whoever asks
     ├── DatabaseUnavailable      ask again later; what was not committed was not acknowledged
     ├── DeliveryRejected         answer 4xx, keep nothing
     │   ├── SignatureInvalid
@@ -37,6 +38,10 @@ class ConfigError(ReconcilerError):
 
 class NotAdopted(ConfigError):
     """A copy of a mirror that belongs elsewhere: it may be read, and nothing else."""
+
+
+class Forgotten(ReconcilerError):
+    """What was asked for was forgotten, and must not come back."""
 
 
 class DatabaseUnavailable(ReconcilerError):

@@ -124,6 +124,20 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Erasure:
+    """
+    What a provider asks us to forget.
+
+    Attributes:
+        objects: Which; True: with what is linked to it.
+        whole: All there is of the source.
+    """
+
+    objects: tuple[tuple[ObjectRef, bool], ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Notification:
     """
     A verified hint, read from a delivery, that objects changed.
@@ -135,6 +149,7 @@ class Notification:
         named: The objects to look at; empty when it is about nothing we mirror.
         skipped: Why an authentic event must not be acted on (other mode); empty when it may be.
         secret: Which configured secret vouched for it, counted from 1.
+        erasure: What it asks us to forget; None: nothing.
     """
 
     source: str
@@ -146,6 +161,7 @@ class Notification:
     named: tuple[Named, ...] = ()
     skipped: str = ""
     secret: int = 1
+    erasure: Erasure | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,7 @@ class Shopify:
                 named=() if skipped else webhooks.named(topic, body, self._rows, self.source),
                 skipped=skipped,
                 secret=secret,
+                erasure=None if skipped else webhooks.erasure(topic, body, self.source, self._shop),
             ),
         )
 

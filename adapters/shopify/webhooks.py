@@ -11,7 +11,7 @@ from adapters.shopify.ignored import why_ignored
 from adapters.shopify.kinds import KINDS
 from adapters.shopify.rows import ANYWHERE
 from reconciler import content
-from reconciler.model import Named, ObjectRef
+from reconciler.model import Erasure, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from adapters.shopify.rows import Row
     from reconciler.model import JSON, Body, Delivery
 
-COMPLIANCE: Final = frozenset({"customers/data_request", "customers/redact", "shop/redact"})
+CUSTOMERS_REDACT: Final = "customers/redact"
+SHOP_REDACT: Final = "shop/redact"
+COMPLIANCE: Final = frozenset({"customers/data_request", CUSTOMERS_REDACT, SHOP_REDACT})
 """Topics that every app must answer; they ask for something, and tell of no object."""
 
 DELETED: Final = "deleted"
@@ -90,6 +92,29 @@ def named(topic: str, body: Body, rows: Mapping[str, Row], source: str) -> tuple
             stamp = instant(shown.get("updated_at")) if row.kind.stamp else None
             found.setdefault(ref, Named(ref, stamp, _locator(row, topic, shown)))
     return tuple(found.values())
+
+
+def erasure(topic: str, body: Body, source: str, shop: str) -> Erasure | None:
+    """
+    Return what a delivery asks us to forget; None where it asks for nothing.
+
+    The topic is a header, which is not signed: what is asked for must be what a body of this form can ask for. Of a
+    customer those orders go that are named, with what hangs on them; others are too young to go.
+    https://shopify.dev/docs/apps/build/compliance/privacy-law-compliance
+    """
+    if topic == SHOP_REDACT and body.keys() == {"shop_id", "shop_domain"} and body["shop_domain"] == shop:
+        return Erasure(whole=True)
+    customer = number_of(content.find(body, "/customer/id"), ("Customer",))
+    orders = body.get("orders_to_redact")
+    if topic != CUSTOMERS_REDACT or customer is None or not isinstance(orders, list):
+        return None
+    named = [number_of(each, ("Order",)) for each in orders]
+    return Erasure(
+        (
+            (ObjectRef(source, "", "customer", customer), False),
+            *((ObjectRef(source, "", "order", each), True) for each in dict.fromkeys(named) if each is not None),
+        )
+    )
 
 
 def _concerned(row: Row, topic: str, body: Body) -> Iterator[tuple[str, Body]]:

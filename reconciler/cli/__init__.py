@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reconciler.cli import accounts, acting, granting, planning, reconciling, showing, upgrading
+from reconciler.cli import accounts, acting, forgetting, granting, planning, reconciling, showing, upgrading
 from reconciler.cli.output import plain
 from reconciler.config.reading import state_directory
 from reconciler.errors import ConfigError, ReconcilerError
@@ -79,6 +79,7 @@ def _commands() -> tuple[Callable[..., None], ...]:
         showing.drift,
         showing.runs,
         acting.replay,
+        forgetting.forget,
         showing.kinds,
         planning.plan,
         acting.migrate,

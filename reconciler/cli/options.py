@@ -55,6 +55,9 @@ Since: TypeAlias = Annotated[
     str | None,
     typer.Option("--since", metavar="T", help="Only from then on: a duration (90m, 24h, 7d), or ISO 8601 with a zone."),
 ]
+Receipt: TypeAlias = Annotated[
+    Path | None, typer.Option("--check", metavar="FILE", help="Instead, say whether this receipt (JSON) holds.")
+]
 Limit: TypeAlias = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="So many at most.")]
 
 

@@ -16,10 +16,11 @@ import structlog
 
 from reconciler.budgets import Lane
 from reconciler.config.settings import CALL_TIMEOUT
+from reconciler.drain.erasing import Erasing
 from reconciler.drain.looking import Looked, Looking
-from reconciler.errors import DatabaseUnavailable
+from reconciler.errors import DatabaseUnavailable, Forgotten
 from reconciler.model import Reason
-from reconciler.store import refetches, runs
+from reconciler.store import forgetting, refetches, runs
 from reconciler.store.refetches import Want
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Drain:
             in_flight=in_flight,
             metrics=metrics,
         )
+        self._erasing = Erasing(database, adapters)
         self._leases = _Leases(database)
         self._log = structlog.get_logger()
         self._wake = threading.Condition()
@@ -209,6 +211,7 @@ class Drain:
             self._log.warning("refetch.unfrozen", refetches=freed, because="times far ahead of the clock")
             self.wake()
         self._looking.pausing.refresh()
+        self._erasing.turn()
 
     # --- one piece of work ---
 
@@ -239,8 +242,14 @@ class Drain:
         )
 
     def want(self, ref: ObjectRef, *, reason: Reason = Reason.TRIGGER) -> int:
-        """Make *ref* due at once; return its number."""
-        wanted = self._database.commit(lambda connection: refetches.want(connection, [Want(ref, reason)]))
+        """Make *ref* due at once; return its number. Raises `Forgotten` for what is."""
+
+        def work(connection: Connection) -> dict[ObjectRef, int]:
+            if forgetting.among(connection, [ref]).refs:
+                raise Forgotten(f"{ref} was forgotten, and is not read again")
+            return refetches.want(connection, [Want(ref, reason)])
+
+        wanted = self._database.commit(work)
         self.wake()
         return wanted[ref]
 

@@ -187,6 +187,12 @@ class Looking:
         reading = Reading(snapshot, leased.read_from, None, leased.began_at)
         [outcome] = guard.apply(connection, [reading], origin=origin, mirror=self._mirror, loading=loading)
         now = statements.one(connection, "clock", {"now": None}).now
+        if outcome.forgotten:
+            refetches.settle(connection, leased, verdict=outcome.verdict)
+            runs.answer(connection, leased, verdict=str(outcome.verdict))
+            return _Concluded(
+                outcome, origin, events.close(connection, leased.ref.source, asked.event_ids, now=now), (), now
+            )
         early = self._early.judge(connection, leased, outcome=outcome, asked=asked.events, now=now)
         later = self._look_again(connection, leased, outcome, early, now)
         if outcome.held:

@@ -8,12 +8,12 @@ transaction that applied the last of those reads.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler import content
 from reconciler.model import ObjectRef, Reason, Verdict, Via
-from reconciler.store import refetches, statements
+from reconciler.store import forgetting, refetches, statements
 from reconciler.store.refetches import Want
 
 if TYPE_CHECKING:
@@ -96,8 +96,10 @@ def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetim
 
     Repeats are told apart in a second statement, which sees what racing copies wrote. A repeat of an event that is
     open or dead wants its objects again, one of an ignored event is mapped anew, one of any other is only counted. A
-    stamped object whose living row is strictly newer than the notification is declined on record and not wanted.
+    stamped object whose living row is strictly newer than the notification is declined on record and not wanted. What
+    is forgotten is not named, and an event that mentions it is stored without what it says.
     """
+    arrivals = _without_forgotten(connection, arrivals)
     first = {_key(each): each for each in reversed(arrivals)}
     new = _insert(connection, list(first.values()))
     repeats = Counter(_key(each) for each in arrivals)
@@ -105,13 +107,14 @@ def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetim
     stood = _count(connection, {key: first[key] for key in first if repeats[key] > 0}, repeats)
     looked_at = [each for key, each in first.items() if key in new or stood.get(key, "done") in _REDONE]
     declined = _name(connection, looked_at, now=now)
+    forgetting.ask(connection, [(each.notification, each.received_at) for each in looked_at])
     receipts: list[Receipt] = []
     unseen = set(new)
     for each in arrivals:
         key = _key(each)
         duplicate = key not in unseen
         unseen.discard(key)
-        ignored = not each.notification.named or bool(each.notification.skipped)
+        ignored = _outcome(each.notification) is not None
         receipts.append(Receipt(*key, duplicate=duplicate, ignored=ignored, declined=declined.get(key, ())))
     return receipts
 
@@ -175,6 +178,7 @@ def replay(
     *after* is the key of the event that went before; at most *limit* follow it. What nobody wanted before comes due as
     *pace* says, at once where there is none.
     """
+    forgetting.among(connection, ())  # what events name from here on is not forgotten meanwhile
     asked: dict[str, Any] = {
         "event_ids": None if event_ids is None else list(event_ids),
         "source": source,
@@ -210,7 +214,23 @@ def _ref(row: Row[Any]) -> ObjectRef:
 def _outcome(notification: Notification) -> str | None:
     if notification.skipped:
         return "skipped"
-    return None if notification.named else "ignored"
+    return None if notification.named or notification.erasure else "ignored"
+
+
+def _without_forgotten(connection: Connection, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Return the arrivals without what is forgotten, and without what they say where they say anything of it."""
+    told = [each.notification for each in arrivals]
+    found = forgetting.among(connection, [about.ref for each in told for about in each.named])
+    saying = forgetting.mentioning(connection, told) if found.any else set()
+    kept = []
+    for place, each in enumerate(arrivals):
+        note = each.notification
+        named = tuple(about for about in note.named if about.ref not in found.refs)
+        if place in saying or len(named) < len(note.named) or note.erasure is not None:
+            kept.append(replace(each, notification=replace(note, named=named, payload={}, raw=None), headers={}))
+        else:
+            kept.append(each)
+    return kept
 
 
 def _insert(connection: Connection, arrivals: Sequence[Arrival]) -> set[tuple[str, str]]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from reconciler import content
 from reconciler.model import Change, ObjectRef, Proof, Reason, Verdict
-from reconciler.store import refetches, shares, statements
+from reconciler.store import forgetting, refetches, shares, statements
 from reconciler.store.database import sqlstate
 from reconciler.store.refetches import Again, Ladders, Seen
 from reconciler.store.shares import Place
@@ -140,6 +140,7 @@ class Outcome:
         seen: What the object's ladders have seen, after this read; empty for listings.
         digest: Of the snapshot's content; None for an absence.
         held: An absence that is held back: whoever asked for the read goes on waiting.
+        forgotten: The object was forgotten: nothing is kept of the read, and nothing was said of it.
     """
 
     reading: Reading
@@ -157,6 +158,7 @@ class Outcome:
     stored_stamp: datetime | None
     stored_positions: tuple[int, int] | None
     held: bool = False
+    forgotten: bool = False
 
     @property
     def ref(self) -> ObjectRef:
@@ -340,12 +342,20 @@ def apply(
     snapshot that cannot be ordered against our row is *tied*: nothing is written, and a fresh read is queued in this
     transaction. *loading* are the (source, kind) pairs that were never swept: what is new there is *loaded*. Repeats
     of a key are applied one after another in the order of their reads. Positions at or beyond the sequence come from
-    before a failover or restore: such reads are tied, and the sequence is moved beyond them.
+    before a failover or restore: such reads are tied, and the sequence is moved beyond them. What is forgotten is
+    *unchanged*: there is no row, and there will be none.
     """
+    kinds = ((each.snapshot.ref, mirror.of(each.snapshot.ref.source, each.snapshot.ref.kind).kind) for each in readings)
+    forgotten = forgetting.among_bodies(
+        connection, [(*known, each.snapshot.body) for known, each in zip(kinds, readings, strict=True)]
+    )
     began = statements.one(connection, "begin_apply", {"now": now})
     applying = _Applying(connection, origin, mirror, frozenset(loading), began.position, began.now)
-    outcomes: list[Outcome | None] = [None] * len(readings)
-    left = sorted(range(len(readings)), key=lambda index: readings[index].read_from)
+    outcomes: list[Outcome | None] = [
+        _of_forgotten(each) if each.snapshot.ref in forgotten else None for each in readings
+    ]
+    left = [index for index, outcome in enumerate(outcomes) if outcome is None]
+    left.sort(key=lambda index: readings[index].read_from)
     while left:
         once = list({readings[index].snapshot.ref: index for index in reversed(left)}.values())
         for index, outcome in zip(once, applying.round([readings[index] for index in once]), strict=True):
@@ -389,6 +399,8 @@ def apply_apart(
 
     def bury(ref: ObjectRef, because: str) -> None:
         def work(connection: Connection) -> None:
+            if forgetting.among(connection, [ref]).refs:
+                return
             number = refetches.bury_unread(connection, ref, because=because, now=now)
             if buried is not None:
                 buried(connection, ref, number)
@@ -705,6 +717,26 @@ class _Applying:
             stored_positions=None if row is None else (row.read_from, row.read_until),
             held=judgement.held,
         )
+
+
+def _of_forgotten(reading: Reading) -> Outcome:
+    return Outcome(
+        reading=reading,
+        verdict=Verdict.UNCHANGED,
+        change=None,
+        because=forgetting.BECAUSE,
+        diff=[],
+        wanted=None,
+        ladder=False,
+        seen=Seen(),
+        digest=None,
+        had_row=False,
+        was_deleted=False,
+        positions=(reading.read_from, reading.read_from if reading.read_until is None else reading.read_until),
+        stored_stamp=None,
+        stored_positions=None,
+        forgotten=True,
+    )
 
 
 def _shown_stamp(each: _Weighed, stamp: datetime | None) -> datetime | None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from reconciler.store import events, refetches, statements, story
+from reconciler.store import events, forgetting, refetches, statements, story
 from reconciler.store.refetches import Pace
 
 if TYPE_CHECKING:
@@ -109,4 +109,5 @@ def _events(
 
 
 def _letters(refs: Sequence[ObjectRef], connection: Connection, *, pace: Pace, now: datetime | None) -> int:
-    return len(refetches.want_again(connection, refs, pace=pace, now=now))
+    forgotten = forgetting.among(connection, refs).refs
+    return len(refetches.want_again(connection, [ref for ref in refs if ref not in forgotten], pace=pace, now=now))

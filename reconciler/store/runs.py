@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler import content
 from reconciler.errors import ReconcilerError
 from reconciler.model import ObjectRef
-from reconciler.store import refetches, shares, statements
+from reconciler.store import forgetting, refetches, shares, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -175,9 +175,12 @@ def known(connection: Connection, hints: Sequence[Hint]) -> set[tuple[str, Objec
 
 
 def ask(connection: Connection, run_id: int, hints: Sequence[Hint], wanted: Mapping[ObjectRef, int]) -> None:
-    """Let the run wait for these objects to be read."""
+    """Let the run wait for these objects to be read; those that are forgotten never are."""
     newest: dict[ObjectRef, Hint] = {}
+    forgotten = forgetting.among(connection, [hint.ref for hint in hints]).refs if hints else frozenset()
     for hint in hints:
+        if hint.ref in forgotten:
+            continue
         before = newest.get(hint.ref)
         if before is None or (hint.changed_at and before.changed_at and hint.changed_at > before.changed_at):
             newest[hint.ref] = hint
@@ -263,7 +266,9 @@ def unfinished(
 
 
 def drifted(connection: Connection, found: Sequence[Drift], *, run_id: int | None, repaired: bool) -> None:
-    """Put drift on record."""
+    """Put drift on record, but of what is forgotten."""
+    forgotten = forgetting.among(connection, [each.ref for each in found]).refs if found else frozenset()
+    found = [each for each in found if each.ref not in forgotten]
     if found:
         parameters = refetches.keys(each.ref for each in found) | {
             "what": [each.what for each in found],

@@ -26,7 +26,7 @@ from reconciler.errors import (
     SourceRefused,
 )
 from reconciler.model import Hint, ObjectRef, Reason, Via
-from reconciler.store import marks, pauses, refetches, runs, shares, sources, statements, turns
+from reconciler.store import forgetting, marks, pauses, refetches, runs, shares, sources, statements, turns
 from reconciler.store.refetches import Want
 from reconciler.store.shares import Place
 from reconciler.sweep.asked import Going, KindReport, Progress
@@ -604,6 +604,7 @@ def _permitted(connection: Connection, report: KindReport) -> bool:
 
 def _look_at_held(connection: Connection, run_id: int, pairs: Sequence[tuple[str, str]]) -> None:
     """Let the run look again at what is held back of its kinds: it may be there by now, or be allowed to go."""
+    forgetting.among(connection, ())
     held = shares.refs(connection, pairs)
     wanted = refetches.want(connection, [Want(ref, Reason.SWEEP) for ref in held])
     runs.ask(connection, run_id, [Hint(ref) for ref in held], wanted)

@@ -11,7 +11,7 @@ from reconciler import content
 from reconciler.budgets import Lane
 from reconciler.drain import what_drifted
 from reconciler.model import Change, Hint, Origin, Reason
-from reconciler.store import guard, refetches, runs
+from reconciler.store import forgetting, guard, refetches, runs
 from reconciler.store.refetches import Want
 from reconciler.telling import tell
 
@@ -90,7 +90,8 @@ class Repairing:
         """Want them, and wait for what reading them comes to."""
 
         def want(connection: Connection) -> None:
-            wants = [Want(hint.ref, Reason.SWEEP, hint.locator) for hint in hints]
+            forgotten = forgetting.among(connection, [hint.ref for hint in hints]).refs
+            wants = [Want(hint.ref, Reason.SWEEP, hint.locator) for hint in hints if hint.ref not in forgotten]
             runs.ask(connection, self._going.run_id, hints, refetches.want(connection, wants))
 
         self._database.commit(want)
@@ -148,6 +149,11 @@ class Comparing:
         fresh = {snapshot.ref: snapshot for snapshot in snapshots if snapshot.ref not in self._compared}
         self._compared.update(fresh)
         with self._database.transaction() as connection:
+            kinds = self._adapter.kinds
+            forgotten = forgetting.among_bodies(
+                connection, [(ref, kinds[ref.kind], snapshot.body) for ref, snapshot in fresh.items()]
+            )
+            fresh = {ref: snapshot for ref, snapshot in fresh.items() if ref not in forgotten}
             rows = runs.stored(connection, list(fresh))
         found = [self._differs(snapshot, rows.get(ref)) for ref, snapshot in fresh.items()]
         drift = [

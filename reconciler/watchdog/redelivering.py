@@ -10,7 +10,7 @@ import structlog
 
 from reconciler.errors import SourceRefused
 from reconciler.model import Reason
-from reconciler.store import redeliveries, refetches
+from reconciler.store import forgetting, redeliveries, refetches
 from reconciler.store.refetches import Want
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Redelivering:
         wants = {hint.ref: Want(hint.ref, Reason.SWEEP, hint.locator) for each in undelivered for hint in each.hints}
 
         def want(connection: Connection) -> None:
-            refetches.want(connection, list(wants.values()))
+            forgotten = forgetting.among(connection, wants).refs
+            refetches.want(connection, [each for ref, each in wants.items() if ref not in forgotten])
             redeliveries.ask(connection, source, [each.event_id for each in undelivered], now=now)
 
         self._database.commit(want)

@@ -413,6 +413,52 @@ def test_replay(database: Database, command: Command) -> None:
     assert (unknown.code, unknown.out) == (0, "0 wanted\n")
 
 
+def test_forget(stage: Stage, database: Database, command: Command, tmp_path: Path) -> None:
+    """What would go is listed first; then it goes, with a receipt that holds, and a run does not bring it back."""
+    for id_ in ("cus_forgotten", "cus_other"):
+        stage.change("create", "customer", id_)
+    command("--since", "last")
+
+    dry = command("forget", SOURCE, "customer", "cus_forgotten", "--related", "--dry-run", "--format", "json")
+    unharmed = command("explain", SOURCE, "customer", "cus_forgotten", "--format", "json").json["row"]
+    forgotten = command("forget", SOURCE, "customer", "cus_forgotten", "--format", "json")
+    again = command("forget", SOURCE, "customer", "cus_forgotten")
+    receipt = tmp_path / "receipt.json"
+    receipt.write_text(forgotten.out)
+    holds = command("forget", "--check", str(receipt))
+    receipt.write_text(forgotten.out.replace("customer", "product"))
+    changed = command("forget", "--check", str(receipt), "--format", "json")
+    run = command("--since", "1h", "--full")
+
+    assert dry.json == [f"{SOURCE}/customer/cus_forgotten"]
+    assert unharmed is not None
+    assert (forgotten.code, forgotten.json["kinds"], forgotten.json["erased"]["objects"]) == (0, {"customer": 1}, 1)
+    assert "rows erased: none were left" in again.out
+    assert forgotten.json["markers"][0] in again.out
+    assert (holds.code, holds.out) == (0, "the receipt holds\n")
+    assert (changed.code, changed.json) == (1, {"holds": False})
+    assert run.code == 0
+    with database.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT id FROM objects").all() == [("cus_other",)]
+    refused = command("refetch", SOURCE, "customer", "cus_forgotten")
+    assert (refused.code, "was forgotten" in refused.err) == (1, True)
+
+
+@pytest.mark.usefixtures("stage")
+def test_forget_what_is_not_there(command: Command, tmp_path: Path) -> None:
+    """What nobody knows is kept from coming in; what cannot be meant is said."""
+    unknown = command("forget", SOURCE, "customer", "cus_unknown")
+    nothing = command("forget")
+    kind = command("forget", SOURCE, "no_kind", "1")
+    receipt = command("forget", "--check", str(tmp_path / "none.json"))
+
+    assert (unknown.code, unknown.err) == (0, "nothing was known of it; it is kept from coming in from now on\n")
+    assert [each.code for each in (nothing, kind, receipt)] == [2, 2, 2]
+    assert "SOURCE KIND ID" in nothing.err
+    assert "is none of" in kind.err
+    assert "is no receipt that can be read" in receipt.err
+
+
 def test_lists(stage: Stage, command: Command) -> None:
     """Lists are arrays as JSON, tables otherwise, and empty ones are no error."""
     stage.change("create", "customer", "cus_1")
