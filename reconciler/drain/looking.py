@@ -17,13 +17,13 @@ from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceError, Sour
 from reconciler.model import Change, Origin, Proof, Reading, Reason, Verdict, Via
 from reconciler.store import events, guard, refetches, runs, shares, statements
 from reconciler.store.refetches import Absent, Again
+from reconciler.store.database import without_values
 from reconciler.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    import psycopg
     from sqlalchemy import Connection
 
     from reconciler.adapter import Adapter
@@ -129,7 +129,7 @@ class Looking:
         except DatabaseUnavailable:
             raise
         except DBAPIError as error:
-            return self._fail(leased, SourceUnavailable(_in_words(error)))
+            return self._fail(leased, SourceUnavailable(without_values(error)))
         except Exception as error:  # noqa: BLE001 - a fault in one adapter costs its objects attempts, not all others
             self._log.exception("refetch.failed", ref=str(leased.ref))
             return self._fail(leased, SourceUnavailable(f"unexpected: {type(error).__name__}"))
@@ -159,7 +159,7 @@ class Looking:
         try:
             concluded = self._database.commit(lambda connection: self._apply(connection, leased, snapshot))
         except (DataError, IntegrityError, ValueError) as error:
-            return self._bury(leased, SourceRefused(f"cannot be stored: {_in_words(error)}"))
+            return self._bury(leased, SourceRefused(f"cannot be stored: {without_values(error)}"))
         ref, outcome = leased.ref, concluded.outcome
         self._metrics.fetched(ref.source, ref.kind, "absent" if snapshot.body is None else "present")
         self._tell(concluded)
@@ -360,13 +360,3 @@ def _answer(outcome: Outcome, *, in_flight: bool) -> str:
 
 def _is_on_ladder(seen: Seen) -> bool:
     return seen.alive is not None or seen.older is not None or seen.absent is not None or seen.behind > 0
-
-
-def _in_words(error: Exception) -> str:
-    """Say what is wrong without what was written: a server's details and SQLAlchemy's messages quote it."""
-    if not isinstance(error, DBAPIError):
-        return f"{type(error).__name__}: {error}"
-    original: BaseException | None = error.orig
-    told: psycopg.errors.Diagnostic | None = getattr(original, "diag", None)
-    said = told.message_primary if told is not None else None
-    return f"{type(original).__name__}: {said}" if said else type(original).__name__

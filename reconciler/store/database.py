@@ -32,6 +32,7 @@ _TRIES = 5
 # Classes of SQLSTATE by which the server says "not now": connection, resources, shutdown, read-only, and I/O faults.
 _NOT_NOW = ("08", "53", "57", "58", "25006")
 _NO_CONNECTION = "08000"
+_QUOTED = re.compile(r"""\"[^"]*"?|'[^']*'?""")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -147,6 +148,21 @@ def _follow_line(raw: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     raw.commit()
     if moved:
         structlog.get_logger().warning("positions.moved", because="the server is not the one they were drawn from")
+
+
+def without_values(error: Exception) -> str:
+    """
+    Say what is wrong without what was written: messages quote it, and a server's details show whole rows.
+
+    Of a server's words that leaves which rule was broken, and which constraint, by its name.
+    """
+    original: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+    told: psycopg.errors.Diagnostic | None = getattr(original, "diag", None)
+    said = str(original) if told is None else told.message_primary or ""
+    constraint = told.constraint_name if told is not None else None
+    words = _QUOTED.sub("...", " ".join(said.split())) if told is not None or not isinstance(error, DBAPIError) else ""
+    name = f" ({constraint})" if constraint else ""
+    return f"{type(original).__name__}{f': {words}' if words else ''}{name}"
 
 
 def sqlstate(error: DBAPIError) -> str | None:

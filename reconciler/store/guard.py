@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from reconciler import content
 from reconciler.model import Change, ObjectRef, Proof, Reason, Verdict
 from reconciler.store import forgetting, refetches, shares, statements
-from reconciler.store.database import sqlstate
+from reconciler.store.database import sqlstate, without_values
 from reconciler.store.refetches import Again, Ladders, Seen
 from reconciler.store.shares import Place
 
@@ -391,8 +391,7 @@ def apply_apart(
             if isinstance(error, DBAPIError) and not _is_about_values(error):
                 raise
             if len(part) == 1:
-                because = f"cannot be stored: {' '.join(str(getattr(error, 'orig', error)).split())}"
-                bury(part[0].snapshot.ref, because)
+                bury(part[0].snapshot.ref, f"cannot be stored: {without_values(error)}")
                 return []
         half = len(part) // 2
         return applied(part[:half]) + applied(part[half:])

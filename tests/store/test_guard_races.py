@@ -575,18 +575,19 @@ def test_batch_apart_of_nothing(stage: Stage) -> None:
     ("sqlstate", "spoils"), [("22P02", True), ("23514", True), ("54000", True), ("42501", False), ("55P03", False)]
 )
 def test_what_spoils_a_batch(lone_stage: Stage, sqlstate: str, *, spoils: bool) -> None:
-    """Only a refusal of the values themselves makes a dead letter; every other error is the caller's to see."""
+    """Only a refusal of the values themselves makes a dead letter, and quotes none; other errors are the caller's."""
     stage = lone_stage
     good, bad = stage.ref(), stage.ref()
     stage.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{sqlstate}'; END $$"
+        "$$ BEGIN RAISE EXCEPTION 'refused: \"%\"', NEW.body ->> 'name' "
+        f"USING ERRCODE = '{sqlstate}', DETAIL = NEW.body::text; END $$"
     )
     stage.execute(
         f"CREATE TRIGGER refuse BEFORE INSERT ON objects FOR EACH ROW WHEN (NEW.id = '{bad.id}') "
         "EXECUTE FUNCTION refuse()"
     )
-    readings = [stage.reading(ref, alive(), (10, 20), listed=True) for ref in (good, bad)]
+    readings = [stage.reading(ref, alive(name="planted"), (10, 20), listed=True) for ref in (good, bad)]
 
     def apply() -> object:
         return guard.apply_apart(stage.database, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror)
@@ -601,7 +602,9 @@ def test_what_spoils_a_batch(lone_stage: Stage, sqlstate: str, *, spoils: bool) 
     assert (refetch is not None) is spoils
     assert (stage.row(good) is not None) is spoils
     if refetch is not None:
-        assert refetch.last_error.startswith("cannot be stored: refused")
+        assert refetch.last_error.startswith("cannot be stored: ")
+        assert "refused" in refetch.last_error
+        assert "planted" not in refetch.last_error
 
 
 # --- lock order ---
