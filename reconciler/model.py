@@ -138,6 +138,20 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """
+    That a provider says our access has changed, which somebody is to look at now.
+
+    Attributes:
+        scope: Where; empty: to all of the source.
+        what: `suspended` or `uninstalled`, as a lost access is called then; empty: it may have been given, or back.
+    """
+
+    scope: str = ""
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Notification:
     """
     A verified hint, read from a delivery, that objects changed.
@@ -150,6 +164,7 @@ class Notification:
         skipped: Why an authentic event must not be acted on (other mode); empty when it may be.
         secret: Which configured secret vouched for it, counted from 1.
         erasure: What it asks us to forget; None: nothing.
+        access: What it says of our access to the source, or to a scope of it; None: nothing.
     """
 
     source: str
@@ -162,6 +177,7 @@ class Notification:
     skipped: str = ""
     secret: int = 1
     erasure: Erasure | None = None
+    access: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,7 @@ class GitHub:
                 raw=delivery.body if changed else None,
                 named=events.named(event, payload, self._rows, self.source, self._places.is_ours),
                 secret=secret,
+                access=events.access(event, payload) if self._places.is_addressed(payload) else None,
             ),
         )
 

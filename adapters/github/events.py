@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.github.calls import instant
 from adapters.github.rows import Home
 from reconciler import content
-from reconciler.model import Named, ObjectRef
+from reconciler.model import Access, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +63,7 @@ IGNORED: Final[Mapping[str, str]] = {
     "discussion_comment": "discussions are not shown by REST, and not mirrored",
     "github_app_authorization": "of a person, not of an account we mirror",
     "gollum": "wikis are not mirrored",
-    "installation": "what the app may see is found out by each call: lost access is a state of its own",
+    "installation": "about what the app may see: our access is looked at at once, and is a state of its own",
     "installation_repositories": "which repositories there are is listed anew in the next pass",
     "installation_target": "an account was renamed: numbers identify",
     "marketplace_purchase": "of what is paid for the app",
@@ -98,6 +98,7 @@ IGNORED: Final[Mapping[str, str]] = {
     "workflow_dispatch": "somebody asks for a workflow: its run makes its own events",
 }
 """Events that name nothing of any kind, and why."""
+_LOSING: Final = {"deleted": "uninstalled", "suspend": "suspended"}
 # After these an object's stamp is that of a state before; a payload's repository may be, too, but for its own event.
 _LEAVING: Final = frozenset({"deleted", "transferred"})
 
@@ -112,6 +113,13 @@ def named(
         for each in _shown(event, payload, row, pointer, source, is_ours):
             found.setdefault(each.ref, each)
     return tuple(found.values())
+
+
+def access(event: str, payload: Body) -> Access | None:
+    """Return what an event says of the access of the installation it is about; None: nothing."""
+    if event != "installation":
+        return None
+    return Access(what=_LOSING.get(str(payload.get("action")), ""))
 
 
 def occurred_at(event: str, payload: Body) -> datetime | None:

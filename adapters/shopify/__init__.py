@@ -227,6 +227,7 @@ class Shopify:
                 skipped=skipped,
                 secret=secret,
                 erasure=None if skipped else webhooks.erasure(topic, body, self.source, self._shop),
+                access=None if skipped else webhooks.access(topic),
             ),
         )
 

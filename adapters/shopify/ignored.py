@@ -15,7 +15,7 @@ _LISTED = "about what is shown where, which no kind holds"
 
 IGNORED: Final[Mapping[str, str]] = {
     "APP_PURCHASES_*": "about what merchants pay for the app",
-    "APP_SCOPES_UPDATE": "about the app: the next call that needs a scope finds out",
+    "APP_SCOPES_UPDATE": "about the app: kinds that wait for a permission are tried at once",
     "APP_SUBSCRIPTIONS_*": "about what merchants pay for the app",
     "AUDIT_EVENTS_*": "about who called the API",
     "BULK_OPERATIONS_FINISH": "whoever began a bulk operation asks how it goes",

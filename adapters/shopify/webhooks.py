@@ -11,7 +11,7 @@ from adapters.shopify.ignored import why_ignored
 from adapters.shopify.kinds import KINDS
 from adapters.shopify.rows import ANYWHERE
 from reconciler import content
-from reconciler.model import Erasure, Named, ObjectRef
+from reconciler.model import Access, Erasure, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +23,8 @@ CUSTOMERS_REDACT: Final = "customers/redact"
 SHOP_REDACT: Final = "shop/redact"
 COMPLIANCE: Final = frozenset({"customers/data_request", CUSTOMERS_REDACT, SHOP_REDACT})
 """Topics that every app must answer; they ask for something, and tell of no object."""
+
+_ACCESS: Final = {"app/uninstalled": Access(what="uninstalled"), "app/scopes_update": Access()}
 
 DELETED: Final = "deleted"
 """The key of a locator that holds what said so."""
@@ -78,6 +80,11 @@ def number_of(gid: JSON, types: Collection[str]) -> str | None:
     if found is not None:
         return found.group(2) if found.group(1) in types else None
     return gid if _NUMBER.fullmatch(gid) else None
+
+
+def access(topic: str) -> Access | None:
+    """Return what a webhook of *topic* says of the app's access to the shop; None: nothing."""
+    return _ACCESS.get(topic)
 
 
 def named(topic: str, body: Body, rows: Mapping[str, Row], source: str) -> tuple[Named, ...]:

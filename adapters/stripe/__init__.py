@@ -220,6 +220,7 @@ class Stripe:
                 named=() if skipped or scope is None else events.named(event, self._rows, self.source, scope=scope),
                 skipped=skipped,
                 secret=secret,
+                access=None if skipped else events.access(event, scope),
             ),
         )
 

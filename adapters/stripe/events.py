@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from adapters.stripe.kinds import ITSELF, NAMELESS, OUTSIDE
 from reconciler import content
-from reconciler.model import Named, ObjectRef
+from reconciler.model import Access, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from adapters.stripe.kinds import Row
     from reconciler.model import JSON, Body
+
+_ACCESS = {"account.application.authorized": "", "account.application.deauthorized": "uninstalled"}
 
 LONGEST_ID = 255
 """Longer texts are no ids of Stripe's."""
@@ -27,6 +29,12 @@ def named(event: Body, rows: Mapping[str, Row], source: str, *, scope: str) -> t
     shown = content.find(event, "/related_object") if is_thin(event) else content.find(event, "/data/object")
     found = {each.ref: each for each in _concerned(topic, event, shown, rows, source, scope)}
     return tuple(found.values())
+
+
+def access(event: Body, scope: str | None) -> Access | None:
+    """Return what an event about *scope* says of a platform's access to that connected account; None: nothing."""
+    what = _ACCESS.get(type_of(event).removeprefix("v1."))
+    return Access(scope, what) if scope and what is not None else None
 
 
 def is_thin(event: Body) -> bool:

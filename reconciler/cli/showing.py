@@ -378,14 +378,26 @@ def _sized(count: int) -> str:
 
 
 def _show_status(output: Output, told: Told) -> None:
-    columns = ("source", "provider", "state", "p50 s", "p99 s", "queue", "oldest s", "dead", "last run", "next run")
+    columns = (
+        "source",
+        "provider",
+        "state",
+        "p50 s",
+        "p99 s",
+        "queue",
+        "oldest s",
+        "dead",
+        "held",
+        "last run",
+        "next run",
+    )
     rows = []
     for each in told["sources"]:
         fresh, last, coming = each["freshness_seconds"], each["last_run"], each["next_run"]
         ran = f"{last['trigger']} {last['state']} {spelled(last['started_at'])}" if last else "never"
         rows.append(
             [each[name] for name in ("source", "provider", "state")]
-            + [fresh["p50"], fresh["p99"], each["queue"], each["oldest_seconds"], each["dead"]]
+            + [fresh["p50"], fresh["p99"], each["queue"], each["oldest_seconds"], each["dead"], each["held"]]
             + [ran, f"{coming['trigger']} {spelled(coming['at'])}"]
         )
     output.table(columns, rows)

@@ -81,9 +81,13 @@ class Drain:
         )
         self._erasing = Erasing(database, adapters)
         self._leases = _Leases(database)
+        self._kinds = {
+            (source, kind): mirror.of(source, kind).n for source, adapter in adapters.items() for kind in adapter.kinds
+        }
         self._log = structlog.get_logger()
         self._wake = threading.Condition()
         self._woken = 0
+        self._quiet = (-1, 0.0)
         self._away = False
         self._random = random.Random()  # noqa: S311 - a fair order, not a secret
         self._threads: list[threading.Thread] = []
@@ -140,6 +144,9 @@ class Drain:
         while not stop.is_set():
             self._beat(f"drain-{number}")
             seen = self._woken
+            if rest := self._rest(seen):
+                self._idle(stop, seen, rest)
+                continue
             turns += 1
             try:
                 self._leases.give_back_lost()
@@ -151,6 +158,7 @@ class Drain:
                 continue
             self._note_back()
             if wait:
+                self._be_quiet(seen, wait)
                 self._idle(stop, seen, wait)
 
     def _sweeps_first(self, number: int, turns: int) -> bool:
@@ -159,9 +167,35 @@ class Drain:
             return turns % _SWEEPS_TURN == 0
         return number < max(1, self._settings.workers // _SWEEPS_TURN)
 
+    def _rest(self, seen: int) -> float:
+        """
+        Return for how many seconds this worker need not look; 0: it is the one that looks for all.
+
+        One look at a time is enough while nothing is due; whoever finds something has the next one look, too.
+        """
+        with self._wake:
+            looked, until = self._quiet
+            left = until - monotonic()
+            if looked == seen and left > 0:
+                return left
+            self._quiet = (seen, monotonic() + self._settings.poll.total_seconds())
+            return 0.0
+
+    def _be_quiet(self, seen: int, wait: float) -> None:
+        """Let nobody look for so long unless something is announced: there is nothing that could be read now."""
+        with self._wake:
+            if self._quiet[0] == seen:
+                self._quiet = (seen, monotonic() + wait)
+
+    def _stir(self) -> None:
+        """Have another worker look: where one thing is due, more may be."""
+        with self._wake:
+            self._quiet = (-1, 0.0)
+            self._wake.notify()
+
     def _idle(self, stop: threading.Event, seen: int, wait: float) -> None:
         with self._wake:
-            if not stop.is_set() and self._woken == seen:
+            if not stop.is_set() and self._woken == seen == self._quiet[0]:
                 self._wake.wait(max(wait, _SHORTEST_IDLE))
 
     def _note_away(self, error: DatabaseUnavailable) -> None:
@@ -197,11 +231,17 @@ class Drain:
                 self.wake()
 
     def _keep(self, stop: threading.Event) -> None:
+        heard = self._woken
         while not stop.is_set():
             with suppress(DatabaseUnavailable):  # the workers say so
                 self._tidy()
+                self.look_at_access()
             for _ in range(_HOUSEKEEPING):
                 self._beat("drain-keep")
+                if heard != self._woken:
+                    heard = self._woken
+                    with suppress(DatabaseUnavailable):
+                        self.look_at_access()
                 if stop.wait(1):
                     return
 
@@ -229,6 +269,11 @@ class Drain:
                 lambda connection, n, lease: runs.lease(connection, run_id, source, kind, n=n, lease=lease),
             )
         )
+
+    def look_at_access(self) -> None:
+        """Look at our access to every source and scope where a provider said that it has changed."""
+        while self._looking.pausing.look(beat=partial(self._beat, "drain-keep")):
+            pass
 
     def look_at(self, ref: ObjectRef) -> Looked | None:
         """Work on the refetch of *ref* if it is due and free, paused or not; None: it is not, or the budget is out."""
@@ -263,33 +308,31 @@ class Drain:
 
     def _turn(self, *, sweep_first: bool, beat: Callable[[], None] = lambda: None) -> float:
         """Work on one refetch and return 0; or return after how many seconds it makes sense to look again."""
-        names = list(self._adapters)
-        self._random.shuffle(names)
         waits = [self._settings.poll.total_seconds()]
         for sweep in (sweep_first, not sweep_first):
-            for source in names:
-                wait = self._turn_of(source, sweep=sweep, beat=beat)
-                if not wait:
-                    return 0.0
-                waits.append(wait)
+            wait = self._turn_in(sweep=sweep, beat=beat)
+            if not wait:
+                return 0.0
+            waits.append(wait)
         return min(waits)
 
-    def _turn_of(self, source: str, *, sweep: bool, beat: Callable[[], None]) -> float:
-        """Work on the kind that has been due longest; on the next where that cannot be paid, or others were quicker."""
-        kinds = {kind: self._mirror.of(source, kind).n for kind in self._adapters[source].kinds}
+    def _turn_in(self, *, sweep: bool, beat: Callable[[], None]) -> float:
+        """Work on what has been due longest in any source; on the next where it cannot be paid, or is taken by now."""
+        lane = Lane.SWEEP if sweep else Lane.LIVE
         soonest = self._settings.poll.total_seconds()
-        while kinds and (kind := self._due_kind(source, kinds, sweep=sweep)) is not None:
-            lane = Lane.SWEEP if sweep else Lane.LIVE
+        for source, kind in self._due(sweep=sweep):
             looked = self._paid(source, kind, lane, _leasing(source, kind, sweep=sweep), beat=beat)
             if isinstance(looked, Looked):
                 return 0.0
             soonest = min(soonest, looked)
-            del kinds[kind]
         return soonest
 
-    def _due_kind(self, source: str, kinds: Mapping[str, int], *, sweep: bool) -> str | None:
+    def _due(self, *, sweep: bool) -> list[tuple[str, str]]:
+        """Return the (source, kind) pairs of which something is due: no source before others for what waits in it."""
         with self._database.transaction() as connection:
-            return refetches.due_kind(connection, source, list(kinds), sweep=sweep, n=list(kinds.values()))
+            due = refetches.due_kinds(connection, self._kinds, sweep=sweep)
+        places = {source: self._random.random() for source, _ in due}
+        return sorted(due, key=lambda pair: places[pair[0]])
 
     def _paid(
         self,
@@ -315,6 +358,7 @@ class Drain:
             if leased is None:
                 self._budgets.give_back(source, operation)
                 return self._settings.poll.total_seconds()
+            self._stir()
             with self._leases.held(leased.token):
                 looked = self._looking.look(leased)
             return replace(looked, calls=looked.calls + calls.count)

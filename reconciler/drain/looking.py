@@ -13,11 +13,18 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from reconciler.drain.drifting import drift_of, is_in_flight
 from reconciler.drain.early import EarlyReads
 from reconciler.drain.pausing import Pausing, asked_to_wait
-from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceError, SourceRefused, SourceUnavailable
+from reconciler.errors import (
+    AccessLost,
+    DatabaseUnavailable,
+    SourceBusy,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+)
 from reconciler.model import Change, Origin, Proof, Reading, Reason, Verdict, Via
 from reconciler.store import events, guard, refetches, runs, shares, statements
-from reconciler.store.refetches import Absent, Again
 from reconciler.store.database import without_values
+from reconciler.store.refetches import Absent, Again
 from reconciler.telling import tell
 
 if TYPE_CHECKING:
@@ -163,7 +170,7 @@ class Looking:
         ref, outcome = leased.ref, concluded.outcome
         self._metrics.fetched(ref.source, ref.kind, "absent" if snapshot.body is None else "present")
         self._tell(concluded)
-        self.pausing.answered(leased)
+        self.pausing.seen(leased)
         return Looked(ref, outcome.verdict, outcome.because)
 
     def _tell(self, concluded: _Concluded) -> None:
@@ -267,7 +274,7 @@ class Looking:
         if self._database.commit(note):
             self._log.info("refetch.not_found", ref=str(leased.ref), because=snapshot.because)
         self._metrics.fetched(leased.ref.source, leased.ref.kind, "not_found")
-        self.pausing.answered(leased)
+        self.pausing.seen(leased)
         return Looked(leased.ref, None, f"{snapshot.because}; looked at again before it is believed")
 
     def _leave_to_run(self, leased: Leased, snapshot: Snapshot) -> bool:
@@ -291,13 +298,17 @@ class Looking:
         if not self._database.commit(leave):
             return False
         self._metrics.fetched(leased.ref.source, leased.ref.kind, "absent")
-        self.pausing.answered(leased)
+        self.pausing.seen(leased)
         return True
 
     # --- what was not read ---
 
     def _put_aside(self, leased: Leased, error: SourceError) -> Looked:
-        """Postpone the refetch while trying again may help and somebody is answered; otherwise bury it."""
+        """
+        Postpone the refetch while trying again may help and somebody is answered; otherwise bury it.
+
+        One whose kind may not be read waits for the permission with all others of it.
+        """
         self._metrics.fetched(leased.ref.source, leased.ref.kind, type(error).__name__)
         if isinstance(error, SourceBusy):
             return self._postpone(leased, error, counts=False)
@@ -308,6 +319,8 @@ class Looking:
         if probe.away:
             return replace(self._postpone(leased, error, counts=False), calls=probe.calls)
         self.pausing.answered(leased)
+        if isinstance(error, AccessLost) and self.pausing.refuse(leased, error):
+            return replace(self._postpone(leased, error, counts=False), calls=probe.calls)
         return replace(self._fail(leased, error), calls=probe.calls)
 
     def _fail(self, leased: Leased, error: SourceError) -> Looked:

@@ -1,4 +1,4 @@
-"""Sources that answer nobody are left alone for a while; whoever hears from them again ends that."""
+"""Sources that answer nobody and kinds that may not be read are left alone for a while; whoever is answered ends it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import structlog
 
 from reconciler.budgets import Lane
 from reconciler.errors import AccessLost, SourceBusy, SourceError, SourceUnavailable
-from reconciler.store import pauses
+from reconciler.store import pauses, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection
 
     from reconciler.adapter import Adapter
     from reconciler.budgets import Budgets
@@ -26,6 +28,7 @@ LONGEST_ASKED = timedelta(hours=24)
 """A provider that asks us to wait longer is asked again after this."""
 
 _ASKS_WITHIN = 30.0
+_LOST = AccessLost().what
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +91,80 @@ class Pausing:
             lambda connection: pauses.unpause(connection, ref.source, ref.scope, began_at=leased.began_at)
         )
         if resumed:
-            self._paused.discard(ref.source)
-            self._log.info("source.resumed", source=ref.source, scope=ref.scope)
+            self._resumed(ref.source, ref.scope)
 
-    def _asked(self, source: str, scope: str) -> SourceError | None:
-        """Ask who we are; return why that was not answered, and pause what answers nobody."""
+    def refuse(self, leased: Leased, error: AccessLost) -> bool:
+        """
+        Let the kind of what was leased wait: its source answers, but not for it; return whether it does.
+
+        It does not where others of it were read since this object was refused likewise: then the object is to blame.
+        """
+        ref = leased.ref
+
+        def refuse(connection: Connection) -> bool | None:
+            is_new = sources.refuse(connection, ref.source, ref.scope, ref.kind, because=str(error))
+            if is_new and leased.last_error == str(error):
+                sources.permit(connection, ref.source, ref.scope, ref.kind, began_at=None)
+                return None
+            return is_new
+
+        is_new = self._database.commit(refuse)
+        if is_new:
+            told = {"source": ref.source, "scope": ref.scope, "kind": ref.kind}
+            self._log.error("source.refused", **told, because=str(error))
+        return is_new is not None
+
+    def seen(self, leased: Leased) -> None:
+        """Take the source, the scope and the kind up again: a read told what is there, or that it is not."""
+        self.answered(leased)
+        ref = leased.ref
+        if leased.refused and self._database.commit(
+            lambda connection: sources.permit(connection, ref.source, ref.scope, ref.kind, began_at=leased.began_at)
+        ):
+            self._log.info("source.permitted", source=ref.source, scope=ref.scope, kind=ref.kind)
+
+    def look(self, *, beat: Callable[[], None]) -> bool:
+        """
+        Look at our access where a provider said that it has changed; return whether it did anywhere.
+
+        What is lost is paused, what is back goes on at once; while nobody answers the look stays due.
+        """
+        look = self._database.commit(lambda connection: pauses.lease_look(connection, list(self._adapters)))
+        if look is None:
+            return False
+        with self._budgets.calling(Lane.LIVE, deadline=_ASKS_WITHIN, beat=beat):
+            asked = (self._asked(look.source, scope, told=look.what) for scope in dict.fromkeys(("", look.scope)))
+            error = next((each for each in asked if each is not None), None)
+        if isinstance(error, SourceUnavailable):
+            return True
+
+        def settle(connection: Connection) -> bool:
+            pauses.settle_look(connection, look)
+            if error is not None:
+                return False
+            sources.retry(connection, look.source)
+            return pauses.unpause(connection, look.source, look.scope, began_at=look.began_at)
+
+        if self._database.commit(settle):
+            self._resumed(look.source, look.scope)
+        return True
+
+    def _resumed(self, source: str, scope: str) -> None:
+        self._paused.discard(source)
+        self._log.info("source.resumed", source=source, scope=scope)
+
+    def _asked(self, source: str, scope: str, *, told: str = "") -> SourceError | None:
+        """
+        Ask who we are; return why that was not answered, and pause what answers nobody.
+
+        *told* is what the provider said of a lost access, where its answer does not say.
+        """
         try:
             self._adapters[source].identity(scope)
         except SourceBusy as busy:
             return busy
         except AccessLost as lost:
-            self._pause(source, scope, lost.what, lost)
+            self._pause(source, scope, told if told and lost.what == _LOST else lost.what, lost)
             return lost
         except SourceError as away:
             self._pause(source, scope, "unavailable", away)

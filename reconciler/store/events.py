@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler import content
 from reconciler.model import ObjectRef, Reason, Verdict, Via
-from reconciler.store import forgetting, refetches, statements
+from reconciler.store import forgetting, pauses, refetches, statements
 from reconciler.store.refetches import Want
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _WAITS_FOR_NOTHING = 0
 _REDONE = frozenset({None, "dead", "ignored"})
 """Outcomes whose repeat is looked at again; a repeat of any other is counted and answered."""
+_NOT_ACTED_ON = frozenset({"ignored", "skipped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetim
     Repeats are told apart in a second statement, which sees what racing copies wrote. A repeat of an event that is
     open or dead wants its objects again, one of an ignored event is mapped anew, one of any other is only counted. A
     stamped object whose living row is strictly newer than the notification is declined on record and not wanted. What
-    is forgotten is not named, and an event that mentions it is stored without what it says.
+    is forgotten is not named, and an event that mentions it is stored without what it says. One that says that our
+    access has changed wants a look at that, and is done with it.
     """
     arrivals = _without_forgotten(connection, arrivals)
     first = {_key(each): each for each in reversed(arrivals)}
@@ -108,13 +110,21 @@ def receive(connection: Connection, arrivals: Sequence[Arrival], *, now: datetim
     looked_at = [each for key, each in first.items() if key in new or stood.get(key, "done") in _REDONE]
     declined = _name(connection, looked_at, now=now)
     forgetting.ask(connection, [(each.notification, each.received_at) for each in looked_at])
+    pauses.want_looks(
+        connection,
+        [
+            (each.notification.source, each.notification.access.scope, each.notification.access.what)
+            for each in looked_at
+            if each.notification.access is not None and not each.notification.skipped
+        ],
+    )
     receipts: list[Receipt] = []
     unseen = set(new)
     for each in arrivals:
         key = _key(each)
         duplicate = key not in unseen
         unseen.discard(key)
-        ignored = _outcome(each.notification) is not None
+        ignored = _outcome(each.notification) in _NOT_ACTED_ON
         receipts.append(Receipt(*key, duplicate=duplicate, ignored=ignored, declined=declined.get(key, ())))
     return receipts
 
@@ -214,7 +224,9 @@ def _ref(row: Row[Any]) -> ObjectRef:
 def _outcome(notification: Notification) -> str | None:
     if notification.skipped:
         return "skipped"
-    return None if notification.named or notification.erasure else "ignored"
+    if notification.named or notification.erasure:
+        return None
+    return "ignored" if notification.access is None else "done"
 
 
 def _without_forgotten(connection: Connection, arrivals: Sequence[Arrival]) -> list[Arrival]:

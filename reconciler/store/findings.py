@@ -25,6 +25,7 @@ class What(StrEnum):
     SILENCE = "silence"  # it changes, and sends nothing
     DEPRECATED = "deprecated"  # a call that we make will not be answered for ever
     VERSION_DRIFT = "version_drift"  # it sends in another API version than we read in
+    FEED_OUTRUN = "feed_outrun"  # a kind was not swept for longer than its feed remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,15 @@ def lose(connection: Connection, source: str, what: What, *, but: Collection[str
     return statements.run(connection, "lose", {"source": source, "what": str(what), "about": list(but)})
 
 
-def expire(connection: Connection, source: str, what: What, *, before: datetime) -> int:
-    """Drop what nobody has seen since; return how many."""
-    return statements.run(connection, "expire_findings", {"source": source, "what": str(what), "before": before})
+def expire(connection: Connection, source: str, what: What, *, before: datetime, about: str | None = None) -> int:
+    """Drop what nobody has seen since, *about* one thing or (None) any; return how many."""
+    told = {"source": source, "what": str(what), "before": before, "about": about}
+    return statements.run(connection, "expire_findings", told)
+
+
+def about(connection: Connection, source: str, what: What) -> set[str]:
+    """Return what the findings of this sort are about."""
+    return {row.about for row in statements.rows(connection, "findings_about", {"source": source, "what": str(what)})}
 
 
 @dataclass(frozen=True, slots=True)

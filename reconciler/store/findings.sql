@@ -21,11 +21,16 @@ WHERE source = %(source)s
   AND about <> ALL(%(about)b::text[]);
 
 -- name: expire_findings
--- Drop findings of this sort that nobody has seen since a time.
+-- Drop findings of this sort, about one thing or any, that nobody has seen since a time.
 DELETE FROM findings
 WHERE source = %(source)s
   AND what = %(what)s
+  AND (%(about)s::text IS NULL OR about = %(about)s)
   AND seen_at < %(before)s;
+
+-- name: findings_about
+-- What the findings of this sort are about.
+SELECT about FROM findings WHERE source = %(source)s AND what = %(what)s;
 
 -- name: standing_findings
 -- Every finding that stands, the oldest of each sort and source first.

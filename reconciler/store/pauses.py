@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reconciler.store import statements
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -71,3 +72,46 @@ def standing(connection: Connection) -> list[Pause]:
     """Return every pause that no successful read has ended yet."""
     found = statements.rows(connection, "paused")
     return [Pause(row.source, row.scope, row.what, row.because, row.since, row.until) for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    A look at our access to a source, or to one scope of it, that a provider's word asked for.
+
+    Attributes:
+        what: What it said our access is: as `model.Access`.
+        began_at: The database's clock when it was taken.
+    """
+
+    source: str
+    scope: str
+    what: str
+    wanted: int
+    began_at: datetime
+
+
+def want_looks(connection: Connection, told: Collection[tuple[str, str, str]]) -> None:
+    """Want a look at each of these: source, scope, and what was said of it; wakes the workers on commit."""
+    latest = {(source, scope): what for source, scope, what in told}
+    if not latest:
+        return
+    parameters = {
+        "source": [source for source, _ in latest],
+        "scope": [scope for _, scope in latest],
+        "what": list(latest.values()),
+    }
+    statements.run(connection, "want_looks", parameters)
+    statements.rows(connection, "notify_wanted")
+
+
+def lease_look(connection: Connection, sources: Collection[str]) -> Look | None:
+    """Take the look that has been due longest at one of *sources*, for a minute; None: there is none."""
+    row = statements.row(connection, "lease_look", {"sources": list(sources)})
+    return None if row is None else Look(row.source, row.scope, row.what, row.wanted, row.began_at)
+
+
+def settle_look(connection: Connection, look: Look) -> None:
+    """Forget *look*: our access is known; one that was wanted since stays."""
+    told = {"source": look.source, "scope": look.scope, "wanted": look.wanted}
+    statements.run(connection, "settle_look", told)

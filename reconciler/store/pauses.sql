@@ -30,3 +30,40 @@ WHERE what <> 'paused' AND until > COALESCE(%(now)s::timestamptz, clock_timestam
 -- name: paused
 -- Every pause that stands or has just ended.
 SELECT source, scope, what, because, since, until FROM pauses ORDER BY source, scope;
+
+-- name: want_looks
+-- Want a look at our access to these sources and scopes; a later word replaces an earlier one.
+INSERT INTO access_looks AS mine (source, scope, what, wanted, due_at)
+SELECT incoming.source, incoming.scope, incoming.what, nextval('positions'), clock_timestamp()
+FROM unnest(%(source)b::text[], %(scope)b::text[], %(what)b::text[]) AS incoming(source, scope, what)
+ORDER BY incoming.source, incoming.scope
+ON CONFLICT (source, scope) DO UPDATE SET
+    what   = excluded.what,
+    wanted = excluded.wanted,
+    due_at = excluded.due_at;
+
+-- name: lease_look
+-- Take the look that has been due longest at one of these sources, unless a person paused it; nobody else takes it for a
+-- minute, after which it is due again. At most one row.
+WITH due AS MATERIALIZED (
+    SELECT mine.source, mine.scope
+    FROM access_looks AS mine
+    WHERE mine.source = ANY(%(sources)b::text[])
+      AND (mine.due_at <= clock_timestamp() OR mine.due_at > clock_timestamp() + interval '1 hour')
+      AND NOT EXISTS (
+          SELECT FROM pauses
+          WHERE pauses.source = mine.source AND pauses.scope = '' AND pauses.what = 'paused'
+            AND pauses.until > clock_timestamp()
+      )
+    ORDER BY mine.due_at
+    LIMIT 1
+    FOR UPDATE OF mine SKIP LOCKED
+)
+UPDATE access_looks AS mine SET due_at = clock_timestamp() + interval '1 minute'
+FROM due
+WHERE (mine.source, mine.scope) = (due.source, due.scope)
+RETURNING mine.source, mine.scope, mine.what, mine.wanted, clock_timestamp() AS began_at;
+
+-- name: settle_look
+-- Forget a look that was taken, unless another was wanted since.
+DELETE FROM access_looks WHERE source = %(source)s AND scope = %(scope)s AND wanted = %(wanted)s;

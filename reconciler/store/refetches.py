@@ -165,6 +165,8 @@ class Leased:
         read_from: Where the read begins.
         began_at: The database's clock at that moment.
         attempts: Reads that failed before this one.
+        last_error: Why the one before this did, where it did.
+        refused: Its kind could not be read the last time.
     """
 
     ref: ObjectRef
@@ -176,6 +178,8 @@ class Leased:
     attempts: int
     read_from: int
     began_at: datetime
+    last_error: str | None = None
+    refused: bool = False
 
 
 def keys(refs: Iterable[ObjectRef]) -> dict[str, Any]:
@@ -243,25 +247,27 @@ def outrun(connection: Connection, beyond: int) -> None:
     statements.rows(connection, "advance_positions", {"beyond": beyond})
 
 
-def due_kind(
+def due_kinds(
     connection: Connection,
-    source: str,
-    kinds: Sequence[str],
+    kinds: Mapping[tuple[str, str], int | None],
     *,
     sweep: bool,
-    n: Sequence[int] | None = None,
     now: datetime | None = None,
-) -> str | None:
+) -> list[tuple[str, str]]:
     """
-    Return the kind whose refetch has been due longest in this lane of *source*; None: nothing is due.
+    Return the (source, kind) pairs of which a refetch is due in this lane, those first that have been due longest.
 
-    *n* are the numbers of this process's shapes, in the order of *kinds*: what `lease` would leave to a newer process
+    *kinds* has them with the number of this process's shape, None for any: what `lease` would leave to a newer process
     is left out here too, or it would stand before everything else for ever.
     """
-    shapes = [_ANY_SHAPE] * len(kinds) if n is None else list(n)
-    parameters = {"source": source, "kinds": list(kinds), "n": shapes, "sweep": sweep, "now": now}
-    found = statements.row(connection, "due_kind", parameters)
-    return None if found is None else found.kind
+    parameters = {
+        "source": [source for source, _ in kinds],
+        "kind": [kind for _, kind in kinds],
+        "n": [_ANY_SHAPE if n is None else n for n in kinds.values()],
+        "sweep": sweep,
+        "now": now,
+    }
+    return [(row.source, row.kind) for row in statements.rows(connection, "due_kinds", parameters)]
 
 
 def lease(
@@ -403,6 +409,8 @@ def leased_row(row: Row[Any] | None) -> Leased | None:
         attempts=row.attempts,
         read_from=row.read_from,
         began_at=row.began_at,
+        last_error=row.last_error,
+        refused=row.refused,
     )
 
 

@@ -42,35 +42,45 @@ WHERE (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming
 -- Wake the workers of every process when this transaction commits.
 SELECT pg_notify('reconciler_wanted', '');
 
--- name: due_kind
--- The kind of the refetch that has been due longest in this lane of a source, among these kinds; no row: nothing is.
--- A kind that has a higher shape than the number beside it is left out, as `lease` leaves it.
-SELECT asked.kind
-FROM unnest(%(kinds)b::text[], %(n)b::int[]) AS asked(kind, n)
+-- name: due_kinds
+-- The kinds of these sources of which a refetch is due in this lane, each with the time of the one that has been due
+-- longest, oldest first. A kind that has a higher shape than the number beside it is left out, as `lease` leaves it.
+WITH asked AS MATERIALIZED (
+    SELECT given.source, given.kind, clock.now
+    FROM unnest(%(source)b::text[], %(kind)b::text[], %(n)b::int[]) AS given(source, kind, n)
+    CROSS JOIN (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
+    WHERE NOT EXISTS (
+        SELECT FROM shapes WHERE shapes.source = given.source AND shapes.kind = given.kind AND shapes.n > given.n
+    )
+      AND NOT EXISTS (
+          SELECT FROM pauses WHERE pauses.source = given.source AND pauses.scope = '' AND pauses.until > clock.now
+      )
+)
+SELECT asked.source, asked.kind, due.at
+FROM asked
 CROSS JOIN LATERAL (
     SELECT LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at) AS at
     FROM refetches AS mine
-    WHERE mine.source = %(source)s
+    WHERE mine.source = asked.source
       AND mine.kind = asked.kind
       AND CASE WHEN mine.reason = 'sweep' THEN 1 ELSE 0 END = %(sweep)s::int
       AND mine.dead_at IS NULL
       AND (mine.wanted > mine.done OR mine.again_at IS NOT NULL)
-      AND LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
-          <= COALESCE(%(now)s::timestamptz, clock_timestamp())
-      AND (mine.leased_until IS NULL OR mine.leased_until <= COALESCE(%(now)s::timestamptz, clock_timestamp()))
+      AND LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at) <= asked.now
+      AND (mine.leased_until IS NULL OR mine.leased_until <= asked.now)
       AND NOT EXISTS (
           SELECT FROM pauses
-          WHERE pauses.source = mine.source AND pauses.scope IN ('', mine.scope)
-            AND pauses.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
+          WHERE pauses.source = mine.source AND pauses.scope = mine.scope AND pauses.until > asked.now
+      )
+      AND NOT EXISTS (
+          SELECT FROM refused_kinds AS refused
+          WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+            AND refused.until > asked.now AND refused.until <= asked.now + interval '1 hour'
       )
     ORDER BY LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
     LIMIT 1
 ) AS due
-WHERE NOT EXISTS (
-    SELECT FROM shapes WHERE shapes.source = %(source)s AND shapes.kind = asked.kind AND shapes.n > asked.n
-)
-ORDER BY due.at
-LIMIT 1;
+ORDER BY due.at, asked.source, asked.kind;
 
 -- name: lease
 -- Lease the refetch of one kind that has been due longest in this lane: no other worker gets it until the lease ends.
@@ -93,6 +103,12 @@ WITH due AS MATERIALIZED (
             AND pauses.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
       )
       AND NOT EXISTS (
+          SELECT FROM refused_kinds AS refused
+          WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+            AND refused.until > COALESCE(%(now)s::timestamptz, clock_timestamp())
+            AND refused.until <= COALESCE(%(now)s::timestamptz, clock_timestamp()) + interval '1 hour'
+      )
+      AND NOT EXISTS (
           SELECT FROM shapes WHERE shapes.source = mine.source AND shapes.kind = mine.kind AND shapes.n > %(n)s
       )
     ORDER BY LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at)
@@ -107,8 +123,12 @@ FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
 RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
           CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
-          mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
-          COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at;
+          mine.seen::text AS seen, mine.lease_token, mine.attempts, mine.last_error,
+          nextval('positions') AS read_from, COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at,
+          EXISTS (
+              SELECT FROM refused_kinds AS refused
+              WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+          ) AS refused;
 
 -- name: lease_one
 -- Lease this refetch if it is open, due and free, and no person has paused its source. At most one row, as of `lease`.
@@ -139,8 +159,12 @@ FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
 RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
           CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
-          mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
-          COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at;
+          mine.seen::text AS seen, mine.lease_token, mine.attempts, mine.last_error,
+          nextval('positions') AS read_from, COALESCE(%(now)s::timestamptz, clock_timestamp()) AS began_at,
+          EXISTS (
+              SELECT FROM refused_kinds AS refused
+              WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+          ) AS refused;
 
 -- name: lock_refetches
 -- Lock the refetches of these keys in key order and return what their ladders have seen.

@@ -126,13 +126,17 @@ WHERE (asked.source, asked.scope, asked.kind, asked.id) = (%(source)s, %(scope)s
 
 -- name: left_in_run
 -- What this run still waits for, by source and kind: how many, when the next is due, how many are dead, and whether the
--- source or the scope is paused. What somebody has leased is being read: the lease does not put it off.
+-- source or the scope is paused, or the kind refused. What somebody has leased is being read: the lease does not put it off.
 SELECT asked.source, asked.kind, count(*) AS open,
        count(*) FILTER (WHERE mine.dead_at IS NOT NULL) AS dead,
        count(*) FILTER (WHERE mine.done >= asked.wanted) AS read,
        count(*) FILTER (WHERE EXISTS (
            SELECT FROM pauses
            WHERE pauses.source = asked.source AND pauses.scope IN ('', asked.scope) AND pauses.until > clock_timestamp()
+       ) OR EXISTS (
+           SELECT FROM refused_kinds AS refused
+           WHERE (refused.source, refused.scope, refused.kind) = (asked.source, asked.scope, asked.kind)
+             AND refused.until > clock_timestamp() AND refused.until <= clock_timestamp() + interval '1 hour'
        )) AS paused,
        min(LEAST(CASE WHEN mine.wanted > mine.done THEN mine.due_at END, mine.again_at))
            FILTER (WHERE mine.dead_at IS NULL) AS next_at,
@@ -171,6 +175,11 @@ WITH due AS MATERIALIZED (
           WHERE pauses.source = mine.source AND pauses.scope IN ('', mine.scope) AND pauses.until > clock_timestamp()
       )
       AND NOT EXISTS (
+          SELECT FROM refused_kinds AS refused
+          WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+            AND refused.until > clock_timestamp() AND refused.until <= clock_timestamp() + interval '1 hour'
+      )
+      AND NOT EXISTS (
           SELECT FROM shapes WHERE shapes.source = mine.source AND shapes.kind = mine.kind AND shapes.n > %(n)s
       )
     LIMIT 1
@@ -184,8 +193,12 @@ FROM due
 WHERE (mine.source, mine.scope, mine.kind, mine.id) = (due.source, due.scope, due.kind, due.id)
 RETURNING mine.source, mine.scope, mine.kind, mine.id, mine.wanted,
           CASE WHEN mine.wanted > mine.done THEN mine.reason ELSE 'reread' END AS reason, mine.locator::text AS locator,
-          mine.seen::text AS seen, mine.lease_token, mine.attempts, nextval('positions') AS read_from,
-          clock_timestamp() AS began_at;
+          mine.seen::text AS seen, mine.lease_token, mine.attempts, mine.last_error,
+          nextval('positions') AS read_from, clock_timestamp() AS began_at,
+          EXISTS (
+              SELECT FROM refused_kinds AS refused
+              WHERE (refused.source, refused.scope, refused.kind) = (mine.source, mine.scope, mine.kind)
+          ) AS refused;
 
 -- name: run_verdicts
 -- What became of this run's wanted objects, counted.

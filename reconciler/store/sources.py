@@ -7,7 +7,7 @@ A person's pause is a row of `pauses` that no read ends; what became of a source
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NO_END = datetime(9999, 1, 1, tzinfo=UTC)
 """Until when a source is left alone of which nobody said until when."""
+
+FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
+"""How long the refetches of a kind wait that may not be read, at first and at most."""
 
 
 class State(StrEnum):
@@ -193,14 +196,33 @@ def not_live(connection: Connection, served: Collection[str]) -> dict[str, int]:
 
 
 def refuse(connection: Connection, source: str, scope: str, kind: str, *, because: str) -> bool:
-    """Note that the credential may not read *kind*; return whether that is new."""
+    """
+    Note that the credential may not read *kind*, whose refetches wait from now on; return whether that is new.
+
+    They are tried again after a while, twice as long each time in a row; a read or a list that is answered ends it.
+    """
     told = {"source": source, "scope": scope, "kind": kind, "because": because}
-    return statements.run(connection, "refuse_kind", told) > 0
+    noted = statements.row(connection, "refuse_kind", told | {"first": FIRST_WAIT, "longest": LONGEST_WAIT})
+    return noted is not None and noted.new
 
 
-def permit(connection: Connection, source: str, scope: str, kind: str) -> bool:
-    """Note that *kind* could be read; return whether it could not before."""
-    return statements.run(connection, "permit_kind", {"source": source, "scope": scope, "kind": kind}) > 0
+def permit(connection: Connection, source: str, scope: str, kind: str, *, began_at: datetime | None) -> bool:
+    """
+    Note that *kind* could be read by whatever began then (None: now); return whether it could not before.
+
+    What waited for it is due again at once.
+    """
+    told = {"source": source, "scope": scope, "kind": kind, "began_at": began_at}
+    permitted = statements.run(connection, "permit_kind", told) > 0
+    if permitted:
+        statements.rows(connection, "notify_wanted")
+    return permitted
+
+
+def retry(connection: Connection, source: str) -> None:
+    """Let the kinds of *source* that may not be read be tried now: a permission may have been given."""
+    statements.run(connection, "retry_kinds", {"source": source})
+    statements.rows(connection, "notify_wanted")
 
 
 def refused(connection: Connection) -> list[Refused]:

@@ -92,14 +92,28 @@ FROM known
 WHERE known.source IS NOT NULL AND known.source <> ALL(%(served)b::text[]);
 
 -- name: refuse_kind
--- Note that a kind may not be read. Returns how many notes are new.
-INSERT INTO refused_kinds AS mine (source, scope, kind, because, since)
-VALUES (%(source)s, %(scope)s, %(kind)s, %(because)s, clock_timestamp())
-ON CONFLICT (source, scope, kind) DO NOTHING;
+-- Note that a kind may not be read; its refetches wait, each time in a row for twice as long. At most one row: whether
+-- that is new; none where they wait already.
+INSERT INTO refused_kinds AS mine (source, scope, kind, because, since, until)
+SELECT %(source)s, %(scope)s, %(kind)s, %(because)s, clock.now, clock.now + %(first)s::interval
+FROM (SELECT clock_timestamp() AS now) AS clock
+ON CONFLICT (source, scope, kind) DO UPDATE SET
+    because = excluded.because,
+    times   = mine.times + 1,
+    until   = excluded.since
+              + LEAST(%(first)s::interval * power(2, LEAST(mine.times, 10)), %(longest)s::interval)
+WHERE mine.until <= excluded.since OR mine.until > excluded.since + %(longest)s::interval
+RETURNING mine.times = 1 AS new;
 
 -- name: permit_kind
--- Note that a kind could be read.
-DELETE FROM refused_kinds WHERE source = %(source)s AND scope = %(scope)s AND kind = %(kind)s;
+-- A read or a list that began then was answered: forget that the kind could not be read.
+DELETE FROM refused_kinds
+WHERE source = %(source)s AND scope = %(scope)s AND kind = %(kind)s
+  AND since <= COALESCE(%(began_at)s::timestamptz, clock_timestamp());
+
+-- name: retry_kinds
+-- Let what waits for a permission of this source be tried at once.
+UPDATE refused_kinds SET until = clock_timestamp() WHERE source = %(source)s AND until > clock_timestamp();
 
 -- name: refused_kinds
 -- The kinds that may not be read.

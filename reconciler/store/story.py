@@ -80,7 +80,7 @@ class Alarm:
     Attributes:
         what: dead_letters, access_lost, suspended, uninstalled, paused, permission_missing, source_unavailable,
             never_swept, watermark_old, nightly_incomplete or deletions_stopped, or what the watchdog found:
-            subscription_lost, silence, deprecated or version_drift.
+            subscription_lost, silence, deprecated or version_drift, or a sweep: feed_outrun.
         since: Since when it stands; None: from the beginning.
         because: What exactly, and the way out; empty where `what` says it.
     """
@@ -273,7 +273,8 @@ def alarms(connection: Connection, kinds: Mapping[str, Collection[str]], *, now:
         for row in statements.rows(connection, "last_runs", parameters)
         if row.state not in {"complete", "running"} and not sources.excused(connection, row.id, row.source)
     ]
-    found += _found(connection)
+    held = {pause.source for pause in standing if pause.what == "paused"}
+    found += [each for each in _found(connection) if each.source not in held]
     found += _stopped(connection)
     once = {(alarm.source, alarm.what): alarm for alarm in reversed(found)}
     return sorted((each for each in once.values() if each.source in kinds), key=lambda each: (each.source, each.what))

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.store import statements
+from reconciler.store.shares import Place
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
-
-    from reconciler.store.shares import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,12 @@ def of(connection: Connection, place: Place, *, now: datetime) -> Turn:
     """Return how *place* stands; from now on its turn is awaited."""
     row = statements.one(connection, "see_turn", place.key | {"now": now})
     return Turn(row.since, row.reached)
+
+
+def standing(connection: Connection, source: str) -> dict[Place, datetime]:
+    """Return when each place of *source* that is swept still last had its turn."""
+    found = statements.rows(connection, "standing_turns", {"source": source})
+    return {Place(source, row.scope, row.kind): row.since for row in found}
 
 
 def had(connection: Connection, place: Place, *, now: datetime) -> None:

@@ -26,3 +26,15 @@ WHERE (source, scope, kind) = (%(source)s, %(scope)s, %(kind)s);
 SELECT count(*) AS objects
 FROM objects
 WHERE source = %(source)s AND kind = %(kind)s AND scope = %(scope)s AND deleted_at IS NULL;
+
+-- name: standing_turns
+-- When each kind of each scope of a source last had its turn; those left out that are not swept with the others any more.
+SELECT found.scope, found.kind, found.since
+FROM (
+    SELECT mine.scope, mine.kind, mine.since, swept.swept_until,
+           max(swept.swept_until) OVER (PARTITION BY mine.kind) AS latest
+    FROM turns AS mine
+    JOIN watermarks AS swept ON (swept.source, swept.scope, swept.kind) = (mine.source, mine.scope, mine.kind)
+    WHERE mine.source = %(source)s
+) AS found
+WHERE found.swept_until > found.latest - interval '1 day';

@@ -139,7 +139,9 @@ class Going:
         probed: What moved in each source, by its name, as far as it tells that in few calls.
         loading: The (source, kind) pairs that were never swept before: what is new there is no drift.
         ended: Set when the run must stop asking its providers: another took its kinds over, or the process stops.
-        outrun: Which kinds were not swept for longer than their feeds remember, in words.
+        notes: What the reader of the run should know, in words: which kinds were not swept for longer than their feeds
+            remember, how many turns were put off.
+        put_off: The places whose turn waits for the next nights.
         compared: What a dry run has looked at.
     """
 
@@ -150,7 +152,8 @@ class Going:
     loading: frozenset[tuple[str, str]]
     feeds: dict[str, Feed] = field(default_factory=dict)
     probed: dict[str, Probed | None] = field(default_factory=dict)
-    outrun: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    put_off: set[Place] = field(default_factory=set)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -26,14 +26,15 @@ from reconciler.errors import (
     SourceRefused,
 )
 from reconciler.model import Hint, ObjectRef, Reason, Via
-from reconciler.store import forgetting, marks, pauses, refetches, runs, shares, sources, statements, turns
+from reconciler.store import findings, forgetting, marks, pauses, refetches, runs, shares, sources, statements, turns
+from reconciler.store.findings import Finding, What
 from reconciler.store.refetches import Want
 from reconciler.store.shares import Place
 from reconciler.sweep.asked import Going, KindReport, Progress
 from reconciler.sweep.pages import drawn, listed
 from reconciler.sweep.sparing import Sparing
 from reconciler.sweep.taking import Comparing, Repairing
-from reconciler.sweep.windows import DAY, is_due, nights, window
+from reconciler.sweep.windows import DAY, is_due, nights, put_off, window
 from reconciler.times import iso
 
 if TYPE_CHECKING:
@@ -76,11 +77,13 @@ class Standing:
         closed: Why nothing of it is listed: a person paused it, or it turned out to answer nobody; empty: it is.
         refused: The (scope, kind) pairs that could not be read the last time.
         paused: The scopes, '' for all, to which access was lost the last time.
+        outrun: The places that were not swept for longer than their feeds remember.
     """
 
     closed: str
     refused: set[tuple[str, str]]
     paused: set[str]
+    outrun: set[str]
 
     @classmethod
     def of(cls, connection: Connection, source: str) -> Standing:
@@ -94,6 +97,7 @@ class Standing:
                 for each in pauses.standing(connection)
                 if each.source == source and each.what not in {"unavailable", "paused"}
             },
+            outrun=findings.about(connection, source, What.FEED_OUTRUN),
         )
 
 
@@ -312,7 +316,7 @@ class Sweep:
                 wrong.setdefault(report.error, []).append("/".join(filter(None, report.key)))
         if wrong:
             return "incomplete", "; ".join(f"{', '.join(places)}: {error}" for error, places in wrong.items())
-        return "complete", "; ".join(going.outrun) or None
+        return "complete", "; ".join(going.notes) or None
 
     def _finish(self, going: Going, state: str, because: str | None) -> None:
         def finish(connection: Connection) -> Sequence[Row[Any]]:
@@ -338,6 +342,8 @@ class Sweep:
         reports = [report for report in going.reports if report.source == source]
         going.feeds[source] = one_pass(self._adapters[source], [report.kind for report in reports])
         standing = self._database.commit(partial(Standing.of, source=source))
+        if not standing.closed:
+            self._put_off(going, source)
         for report in reports:
             if standing.closed:
                 report.error = standing.closed
@@ -392,8 +398,18 @@ class Sweep:
         if going.asked.dry_run:
             return
         if (report.scope, report.kind) in standing.refused:
-            self._database.commit(partial(_permitted, report=report))
+            self._database.commit(partial(_permitted, report=report, began_at=going.started_at))
             self._log.info("source.permitted", source=report.source, scope=report.scope, kind=report.kind)
+        place = str(Place(*report.key))
+        if place in standing.outrun:
+            over = partial(
+                findings.expire,
+                source=report.source,
+                what=What.FEED_OUTRUN,
+                about=place,
+                before=going.started_at - DAY,
+            )
+            self._database.commit(over)
         if {"", report.scope} & standing.paused:
             ended = partial(pauses.unpause, source=report.source, scope=report.scope, began_at=going.started_at)
             if self._database.commit(ended):
@@ -452,13 +468,37 @@ class Sweep:
         every = self._schedule.full_every
         if every is None or not going.asked.in_turn:
             return None
-        kinds = self._adapters[place.source].kinds
         turn = self._database.commit(lambda connection: turns.of(connection, place, now=going.started_at))
-        chosen = nights(every)
+        if place in going.put_off:
+            return None
+        return turn if self._is_due(going, place, turn.since, nights(every)) else None
+
+    def _is_due(self, going: Going, place: Place, since: datetime, chosen: int) -> bool:
+        kinds = self._adapters[place.source].kinds
         if kinds[place.kind].list is Listing.NONE:  # a share of its rows each night
-            return turn if is_due(turn.since, going.started_at, place=0, nights=1) else None
+            return is_due(since, going.started_at, place=0, nights=1)
         number = list(kinds).index(place.kind) + zlib.crc32(place.scope.encode())
-        return turn if is_due(turn.since, going.started_at, place=number, nights=chosen) else None
+        return is_due(since, going.started_at, place=number, nights=chosen)
+
+    def _put_off(self, going: Going, source: str) -> None:
+        """Put off the turns that were missed, where they are more than a run should make up for at once."""
+        every = self._schedule.full_every
+        if every is None or not going.asked.in_turn:
+            return
+        listed = {name for name, kind in self._adapters[source].kinds.items() if kind.list is not Listing.NONE}
+        with self._database.transaction() as connection:
+            known = {
+                place: since for place, since in turns.standing(connection, source).items() if place.kind in listed
+            }
+        due = {place: since for place, since in known.items() if self._is_due(going, place, since, nights(every))}
+        waiting = put_off(due, among=len(known), nights=nights(every))
+        if not waiting:
+            return
+        told = f"{source}: {len(waiting)} of {len(due)} turns that were missed wait for the next nights"
+        with going.lock:
+            going.put_off |= waiting
+            going.notes.append(told)
+        self._log.warning("sweep.turns_put_off", source=source, due=len(due), put_off=len(waiting), because=told)
 
     def _take_turn(self, going: Going, report: KindReport, taking: Taking, place: Place, turn: Turn) -> None:
         """Look again at the share of our rows whose night it is; what was reached is kept once all of it is wanted."""
@@ -471,10 +511,13 @@ class Sweep:
         self._database.commit(lambda connection: turns.reach(connection, place, reached, now=going.started_at))
 
     def _say_outrun(self, going: Going, place: Place, swept: datetime | None, chosen: Window) -> None:
-        """Say that this kind was not swept for longer than its feed remembers."""
+        """Say that this kind was not swept for longer than its feed remembers: an alarm for a day and until it is."""
+        because = f"{place}: not swept since {swept and iso(swept)}, and {chosen.note}"
         with going.lock:
-            going.outrun.append(f"{place}: not swept since {swept and iso(swept)}, and {chosen.note}")
-        self._log.error("sweep.feed_outrun", place=str(place), swept_until=swept, because=chosen.note)
+            going.notes.append(because)
+        finding = Finding(place.source, What.FEED_OUTRUN, str(place), because)
+        if going.asked.dry_run or self._database.commit(lambda connection: findings.find(connection, finding)):
+            self._log.error("sweep.feed_outrun", place=str(place), swept_until=swept, because=chosen.note)
 
     def _taking(self, going: Going, adapter: Adapter) -> Taking:
         if going.asked.dry_run:
@@ -598,8 +641,8 @@ def _refused(connection: Connection, report: KindReport) -> bool:
     return sources.refuse(connection, report.source, report.scope, report.kind, because=report.error or "")
 
 
-def _permitted(connection: Connection, report: KindReport) -> bool:
-    return sources.permit(connection, report.source, report.scope, report.kind)
+def _permitted(connection: Connection, report: KindReport, began_at: datetime) -> bool:
+    return sources.permit(connection, report.source, report.scope, report.kind, began_at=began_at)
 
 
 def _look_at_held(connection: Connection, run_id: int, pairs: Sequence[tuple[str, str]]) -> None:

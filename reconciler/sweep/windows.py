@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from reconciler.adapter import Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from reconciler.adapter import Kind
+    from reconciler.store.shares import Place
     from reconciler.sweep.asked import Asked
 
 DAY = timedelta(hours=24)
@@ -85,6 +88,17 @@ def is_due(since: datetime, now: datetime, *, place: int, nights: int) -> bool:
     today = now.toordinal()
     latest = today - (today - place) % nights
     return latest > since.toordinal()
+
+
+def put_off(due: Mapping[Place, datetime], *, among: int, nights: int) -> set[Place]:
+    """
+    Return which of the places that are due wait for the next nights, given when each of them last had its turn.
+
+    Of *among* so many twice a night's share have their turn, those first that had it longest ago: what was missed while
+    nobody swept does not come all in one night.
+    """
+    most = 2 * -(-among // nights)
+    return set(sorted(due, key=lambda place: (due[place], place.key["scope"], place.key["kind"]))[most:])
 
 
 def _from(since: datetime, now: datetime, *, light: bool) -> datetime:

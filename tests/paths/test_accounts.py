@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from reconciler import bootstrap
 from reconciler.cli import main
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from reconciler.config import Settings
     from reconciler.store.database import Database
     from tests.paths.commanding import Serving, Stage
     from tests.paths.draining import Bench
@@ -253,15 +255,20 @@ def _reload(daemon: Serving, event: str) -> None:
     until(lambda: len(daemon.lines(event)) > before, otherwise=daemon.told)
 
 
-def test_forty_sources(stage: Stage) -> None:
-    """Forty sources from conf.d are up within seconds."""
+def forty(stage: Stage) -> Settings:
+    """Return the configuration of a stage with thirty-nine more sources."""
     one = stage.config.read_text()
     folder = stage.config.parent / "conf.d"
     folder.mkdir()
     entry = one[one.index("[[sources]]") :]
     for number in range(39):
         (folder / f"{number}.toml").write_text(entry.replace(SOURCE, f"stripe-{number}"))
-    settings = load(stage.config, stage.environment)
+    return load(stage.config, stage.environment)
+
+
+def test_forty_sources(stage: Stage) -> None:
+    """Forty sources from conf.d are up within seconds."""
+    settings = forty(stage)
 
     began = time.monotonic()
     with bootstrap.program(settings) as program:
@@ -270,6 +277,22 @@ def test_forty_sources(stage: Stage) -> None:
 
     assert served == 40
     assert took < 10
+
+
+def test_forty_idle_sources(stage: Stage) -> None:
+    """While nothing is due one look of one worker is enough: two statements a poll, however many sources there are."""
+    configure(stage, 'poll = "50ms"', 'poll = "200ms"')
+    asked: list[str] = []
+    with bootstrap.program(forty(stage)) as program:
+        program.drain.start(program.stop)
+        time.sleep(1)
+        event.listen(program.database.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+        time.sleep(2)
+        seen = [statement for statement in asked if "refetches" in statement]
+        program.stop.set()
+        assert program.drain.join(10)
+
+    assert 2 <= len(seen) <= 2 * (2 / 0.2 + 3)
 
 
 def test_a_kind_that_may_not_be_read(bench: Bench) -> None:

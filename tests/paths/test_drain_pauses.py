@@ -23,6 +23,7 @@ from reconciler.store import events, pauses, runs
 from tests.adapters.scripted import Said, Scripted, failure
 from tests.adapters.trickle import Trickle
 from tests.paths.draining import SOURCE, bench_on, customer, over, side, until
+from tests.paths.sweeping import swept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -207,22 +208,70 @@ def test_a_want_during_a_failing_read(database: Database) -> None:
 
 
 def test_a_permission_that_a_kind_lacks(bench: Bench) -> None:
-    """A 403 for one kind of a readable account counts against its objects: others go on, nothing is deleted."""
-    bench.act("create", "invoice", "in_1", body={"status": "draft"})
+    """A 403 for one kind of a readable account: its reads wait, with one alarm and no attempt, and then go on."""
+    process = bench.side(attempts=1)
+    ids = [f"in_{number}" for number in range(5)]
+    told = [bench.act("create", "invoice", id_, body={"status": "draft"})[0] for id_ in ids]
     bench.act("create", id_="cus_1")
-    bench.want("in_1", kind="invoice")
-    bench.quiet()
     bench.sandbox._access.restricted = {"sk_test_standinofakey": frozenset({"invoice"})}
 
-    bench.want("in_1", kind="invoice")
-    bench.want("cus_1")
+    bench.tell(*told)
+    process.drain.want(customer("cus_1"))
+    for _ in range(3):
+        while process.drain.turn():
+            pass
+        bench.edit("UPDATE refused_kinds SET until = clock_timestamp()")
+        bench.edit("UPDATE refetches SET due_at = clock_timestamp()")
+    alarms, open_ones = bench.alarms(), [bench.outcomes()[event_id] for event_id in told]
+    attempts = {bench.refetch(id_, "invoice").attempts for id_ in ids}
+    others = bench.versions()
+    bench.sandbox._access.restricted = {}
+    process.work(lambda: not bench.pending())
+
+    assert (alarms, bench.pauses(), bench.alarms()) == (["permission_missing"], [], [])
+    assert (open_ones, attempts, others) == ([None] * 5, {0}, {"cus_1": 1})
+    assert len(bench.logged("source.refused")) == len(bench.logged("source.permitted")) == 1
+    assert bench.versions("invoice") == bench.truth("invoice")
+    assert {bench.outcomes()[event_id] for event_id in told} == {"done"}
+
+
+def test_a_kind_that_may_not_be_read_is_asked_seldom(bench: Bench) -> None:
+    """While a kind waits for its permission nothing of it is asked, however much is wanted; a run says so at once."""
+    ids = [f"in_{number}" for number in range(20)]
+    for id_ in ids:
+        bench.act("create", "invoice", id_, body={"status": "draft"})
+    bench.sandbox._access.restricted = {"sk_test_standinofakey": frozenset({"invoice"})}
+    bench.want(*ids, kind="invoice")
     while bench.drain.turn():
         pass
 
-    assert bench.pauses() == []
-    assert bench.refetch("in_1", "invoice").attempts == 1
-    assert bench.versions("invoice") == {"in_1": 1}
-    assert bench.versions() == {"cus_1": 1}
+    asked = bench.fetches("invoice")
+    lacking = swept(bench, "customer", "invoice")
+
+    assert asked == 1
+    assert {kind: each["state"] for kind, each in lacking.kinds.items()} == {
+        "customer": "complete",
+        "invoice": "incomplete",
+    }
+    assert bench.alarms() == ["permission_missing"]
+
+
+def test_an_object_that_may_not_be_read(database: Database) -> None:
+    """Where only one object of a kind is refused, the others are read, and it alone is given up in the end."""
+    denied = {"cus_1": lambda: failure(403, message="Not this one.")}
+    with answering(database, denied, attempts=3) as process:
+        bench = over(process)
+        for id_ in ("cus_1", "cus_2", "cus_3", "cus_4"):
+            process.drain.want(customer(id_))
+            for _ in range(2):
+                bench.hasten()
+                bench.edit("UPDATE refused_kinds SET until = clock_timestamp()")
+                while process.drain.turn():
+                    pass
+
+        assert bench.refetch("cus_1").dead_at is not None
+        assert bench.versions().keys() == {"cus_2", "cus_3", "cus_4"}
+        assert bench.alarms() == ["dead_letters"]
 
 
 # Waiting

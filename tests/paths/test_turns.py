@@ -110,6 +110,29 @@ def test_a_turn_that_broke_off_comes_again(bench: Bench) -> None:
     assert bench.rows("SELECT compared_at = since FROM turns") == [(True,)]
 
 
+def test_missed_turns_do_not_come_all_at_once(bench: Bench) -> None:
+    """After a long outage a night makes up for twice its share, what had its turn longest ago first, and says so."""
+    kinds = ("customer", "product", "price", "invoice", "charge", "refund")
+    sweep = sweep_on(bench, bench.main, full_every=EVERY)
+    swept(bench, *kinds, sweep=sweep, trigger="nightly", in_turn=True)
+    pass_days(bench, 30)
+    for days, kind in enumerate(kinds):
+        bench.edit("UPDATE turns SET since = since - make_interval(days => %s) WHERE kind = %s", days, kind)
+
+    lists, said = [], []
+    for _ in range(2):
+        before = {kind: bench.calls(f"GET /v1/{kind}s") for kind in kinds}
+        told = swept(bench, *kinds, sweep=sweep, trigger="nightly", in_turn=True)
+        lists.append([kind for kind in kinds if bench.calls(f"GET /v1/{kind}s") > before[kind]])
+        said.append(told.report["because"])
+        assert told.state == "complete"
+
+    assert lists == [["price", "invoice", "charge", "refund"], ["customer", "product"]]
+    assert said == [f"{SOURCE}: 2 of 6 turns that were missed wait for the next nights", None]
+    [line] = bench.logged("sweep.turns_put_off")
+    assert (line["due"], line["put_off"]) == (6, 2)
+
+
 def test_turns_are_off(bench: Bench) -> None:
     """Where nothing is to be compared in turn, nothing is."""
     make(bench, 1)
@@ -180,6 +203,10 @@ def test_longer_away_than_a_feed_remembers(bench: Bench) -> None:
     [line] = bench.logged("sweep.feed_outrun")
     assert line["place"] == f"{SOURCE}/customer"
     assert (after.state, after.report["because"]) == ("complete", None)
+    assert bench.alarms() == ["feed_outrun"]
+    bench.edit("UPDATE findings SET seen_at = seen_at - interval '25 hours'")
+    swept(bench, trigger="nightly")
+    assert bench.alarms() == []
     [(started,)] = bench.rows("SELECT max(started_at) FROM runs")
     assert watermark(bench) == started - bench.main.adapter.kinds["customer"].feed_lag
 

@@ -275,9 +275,13 @@ def test_lease_of_a_newer_shape(lone_stage: Stage, leases: str) -> None:
     assert lease(ref, 2) is not None
 
 
-def due(stage: Stage, *, sweep: bool, kinds: tuple[str, ...] = (STAMPED, UNSTAMPED), **more: Any) -> str | None:
-    """Return the kind that is due in a lane."""
-    return stage.run(lambda c: refetches.due_kind(c, SOURCE, kinds, sweep=sweep, now=stage.clock, **more))
+def due(
+    stage: Stage, *, sweep: bool, kinds: tuple[str, ...] = (STAMPED, UNSTAMPED), n: tuple[int, ...] = ()
+) -> str | None:
+    """Return the kind that has been due longest in a lane."""
+    asked = {(SOURCE, kind): n[place] if n else None for place, kind in enumerate(kinds)}
+    found = stage.run(lambda c: refetches.due_kinds(c, asked, sweep=sweep, now=stage.clock))
+    return found[0][1] if found else None
 
 
 def next_in_lane(stage: Stage, kind: str, *, sweep: bool) -> Leased | None:

@@ -139,7 +139,7 @@ def test_a_persons_pause(database: Database) -> None:
                 pauses.unpause(connection, "shop", "", began_at=datetime.now(UTC) + timedelta(hours=1)),
                 pauses.unfreeze(connection, longest=timedelta(hours=24)),
                 pauses.pause(connection, "shop", "", what="access_lost", because="401", first=_LEASE, longest=_LEASE),
-                refetches.due_kind(connection, "shop", ["order"], sweep=False, n=[1]),
+                refetches.due_kinds(connection, {("shop", "order"): 1}, sweep=False),
                 refetches.lease(connection, "shop", "order", n=1, sweep=False, lease=_LEASE),
                 refetches.lease_one(connection, ref, n=1, lease=_LEASE),
             )
@@ -151,7 +151,7 @@ def test_a_persons_pause(database: Database) -> None:
     over = database.commit(sources.held)
     after = try_all()
 
-    assert during == (False, 0, None, None, None, None)
+    assert during == (False, 0, None, [], None, None)
     assert str(paused["shop"]) == "shop is paused: moving; `reconcile source resume shop` ends it"
     assert over == {}
     assert after[0] is True
@@ -218,10 +218,40 @@ def test_one_alarm_for_one_reason(database: Database, reason: str) -> None:
 
 
 def test_a_kind_that_may_be_read_again(database: Database) -> None:
-    """A refusal is noted once, and forgotten with the first list that is read."""
+    """A refusal is noted once, and forgotten with the first read or list that began after it and was answered."""
     noted = [database.commit(partial(sources.refuse, source="s", scope="", kind="k", because="403")) for _ in range(2)]
+    before, after = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
 
-    permitted = [database.commit(partial(sources.permit, source="s", scope="", kind="k")) for _ in range(2)]
+    permitted = [
+        database.commit(partial(sources.permit, source="s", scope="", kind="k", began_at=began_at))
+        for began_at in (before, after, after)
+    ]
 
-    assert (noted, permitted) == ([True, False], [True, False])
+    assert (noted, permitted) == ([True, False], [False, True, False])
     assert database.commit(sources.refused) == []
+
+
+def test_a_kind_that_may_not_be_read_waits(database: Database) -> None:
+    """No worker reads it, each time in a row for twice as long, ten minutes at most; other kinds and a person do."""
+    ref = ObjectRef("shop", "", "order", "1")
+    database.commit(lambda connection: refetches.want(connection, [Want(ref, Reason.TRIGGER)]))
+    waits = []
+    for _ in range(12):
+        database.commit(partial(sources.refuse, source="shop", scope="", kind="order", because="403"))
+        with database.transaction() as connection:
+            [(left,)] = connection.exec_driver_sql(
+                "SELECT extract(epoch FROM until - clock_timestamp())::float8 FROM refused_kinds"
+            ).all()
+            waits.append(round(left))
+            during = refetches.due_kinds(connection, {("shop", "order"): 1}, sweep=False)
+            taken = refetches.lease(connection, "shop", "order", n=1, sweep=False, lease=_LEASE)
+            connection.exec_driver_sql("UPDATE refused_kinds SET until = clock_timestamp()")
+        assert (during, taken) == ([], None)
+
+    with database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE refused_kinds SET until = '9999-01-01'")  # by a clock that stood wrong
+    after = database.commit(lambda c: refetches.lease(c, "shop", "order", n=1, sweep=False, lease=_LEASE))
+
+    assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600]
+    assert after is not None
+    assert after.refused

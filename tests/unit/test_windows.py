@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.adapter import Kind, Listing
+from reconciler.store.shares import Place
 from reconciler.sweep.asked import Asked
-from reconciler.sweep.windows import DAY, Window, is_due, nights, window
+from reconciler.sweep.windows import DAY, Window, is_due, nights, put_off, window
 from reconciler.times import Last
 
 NOW = datetime(2026, 11, 30, 3, 10, tzinfo=UTC)
@@ -135,3 +136,14 @@ def test_nights(hours: int, expected: int) -> None:
 def test_when_a_watermark_may_move(made: Window, swept: datetime | None, *, closes: bool) -> None:
     """Only where nothing before the window is left out: it began by the watermark, or everything was listed."""
     assert made.closes_at(swept) is closes
+
+
+@pytest.mark.parametrize(
+    ("due", "among", "nights", "waiting"),
+    [(0, 7, 7, 0), (2, 7, 7, 0), (7, 7, 7, 5), (4200, 4200, 7, 3000), (1200, 4200, 7, 0), (10, 10, 1, 0)],
+)
+def test_how_many_missed_turns_wait(due: int, among: int, nights: int, waiting: int) -> None:
+    """Twice a night's share has its turn at most, those whose turn was longest ago; the rest waits."""
+    places = {Place("s", str(number), "issue"): NOW + timedelta(seconds=number) for number in range(due)}
+
+    assert put_off(places, among=among, nights=nights) == set(list(places)[due - waiting :])
