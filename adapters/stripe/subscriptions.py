@@ -3,9 +3,12 @@ How Stripe's deliveries come to us: webhook endpoints, and the events that none 
 
 An endpoint's secret is shown once, when it is made (SDK, _webhook_endpoint.py): one that this program made and whose
 secret nobody keeps is made anew. Its API version is fixed for its life. What happens in connected accounts goes to
-endpoints of their own (`connect`), which show the platform's application [U]. There is no call that sends an event
+endpoints of their own: `connect` says so when one is made (SDK, params/_webhook_endpoint_create_params.py) and is not
+shown afterwards (SDK, _webhook_endpoint.py). So one that this program made says it in its metadata; of others only
+`application` may tell [U], and without it an endpoint counts as the account's own. There is no call that sends an event
 again; the feed of events tells which were not delivered, to us or to any other endpoint of the account
-(https://docs.stripe.com/webhooks/process-undelivered-events).
+(https://docs.stripe.com/webhooks/process-undelivered-events). It is asked of so many connected accounts in a look that
+all have had their turn within two days, well before a delivery is given up.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from urllib.parse import quote
 from adapters.stripe import events
 from reconciler import content
 from reconciler.adapter import Mended, Subscription, Undelivered
-from reconciler.errors import SourceRefused, SourceUnavailable
+from reconciler.errors import AccessLost, SourceRefused, SourceUnavailable
 from reconciler.model import Hint
 
 if TYPE_CHECKING:
@@ -32,7 +35,10 @@ _ENDPOINTS: Final = "/v1/webhook_endpoints"
 _MARK: Final = "reconciler"  # the key in an endpoint's metadata that says who made it
 _OWN: Final = "the account"
 _CONNECTED: Final = "its connected accounts"
-_ACCOUNTS_A_LOOK: Final = 50  # connected accounts whose undelivered events are asked for; of more, sweeps tell
+_CONNECT: Final = "reconciler_connect"  # the key that says that it is one for connected accounts
+_ACCOUNTS_A_LOOK: Final = 50  # connected accounts whose undelivered events are asked for at least, those next in turn
+_LOOKS: Final = 48  # looks in which all of them have had their turn; there is one an hour
+_A_LOOK: Final = 3600
 _ORPHANED: Final = "was made by this program, but nobody keeps its secret"
 _DISABLED: Final = "is disabled"
 
@@ -77,19 +83,31 @@ class Subscriptions:
         return Mended(broken.id)
 
     def undelivered(self, since: datetime) -> Iterator[Undelivered]:
-        """Yield the events about kinds of ours that some endpoint has not taken."""
+        """
+        Yield the events about kinds of ours that some endpoint has not taken.
+
+        Of the account itself and, of those that are connected, those whose turn it is in this hour; one that we may see
+        no more is a state of its own, and passed over.
+        """
+        own, *connected = self._accounts.scopes()
+        yield from self._undelivered(own, since)
+        for scope in in_turn(connected, int(self._calls.now().timestamp()) // _A_LOOK):
+            try:
+                yield from self._undelivered(scope, since)
+            except AccessLost:
+                continue
+
+    def _undelivered(self, scope: str, since: datetime) -> Iterator[Undelivered]:
         asked = {"created": {"gte": int(since.timestamp() // 1)}, "delivery_success": "false"}
-        scopes = self._accounts.scopes()
-        for scope in scopes[: _ACCOUNTS_A_LOOK + 1]:
-            for page, _ in self._calls.pages("/v1/events", asked, account=scope):
-                for event in page:
-                    id_, at, hints = (
-                        events.id_of(event),
-                        events.instant(event.get("created")),
-                        self._hints(event, scope),
-                    )
-                    if id_ is not None and at is not None and hints:
-                        yield Undelivered(event_id=id_, id=id_, at=at, hints=hints)
+        for page, _ in self._calls.pages("/v1/events", asked, account=scope):
+            for event in page:
+                id_, at, hints = (
+                    events.id_of(event),
+                    events.instant(event.get("created")),
+                    self._hints(event, scope),
+                )
+                if id_ is not None and at is not None and hints:
+                    yield Undelivered(event_id=id_, id=id_, at=at, hints=hints)
 
     def _hints(self, event: Body, scope: str) -> tuple[Hint, ...]:
         at = events.instant(event.get("created"))
@@ -109,7 +127,7 @@ class Subscriptions:
         wrong = [_DISABLED] if body.get("status") == "disabled" else []
         wrong += [_ORPHANED] if is_ours and id_ not in held else []
         return Subscription(
-            place=_CONNECTED if body.get("application") else _OWN,
+            place=_CONNECTED if (is_ours and _is_connect(body)) or body.get("application") else _OWN,
             id=id_,
             url=_text(body.get("url")),
             topics=topics,
@@ -128,13 +146,29 @@ class Subscriptions:
                 "enabled_events": list(topics),
                 "api_version": self._api_version,
                 "description": f"Tells reconciler what changed ({self._source})",
-                "metadata": {_MARK: self._source},
+                "metadata": {_MARK: self._source, **({_CONNECT: "true"} if place == _CONNECTED else {})},
             },
         )
         id_, secret = events.id_of(made), made.get("secret")
         if id_ is None or not isinstance(secret, str) or not secret:
             raise SourceRefused(f"POST {_ENDPOINTS}: the new endpoint shows no secret")
         return Mended(id_, secret)
+
+
+def in_turn(accounts: Sequence[str], look: int) -> list[str]:
+    """
+    Return the accounts whose turn it is in the *look*th look: at least fifty, and all of them in any 48 looks in a row.
+
+    The number of the look alone says who they are, so that any process goes on where another stopped.
+    """
+    size = max(_ACCOUNTS_A_LOOK, -(-len(accounts) // _LOOKS))
+    turns = max(1, -(-len(accounts) // size))
+    first = look % turns * size
+    return list(accounts[first : first + size])
+
+
+def _is_connect(body: Body) -> bool:
+    return bool(content.find(body, f"/metadata/{_CONNECT}") == "true")
 
 
 def _text(value: JSON) -> str:

@@ -11,7 +11,7 @@ import structlog
 
 from reconciler.budgets import Lane
 from reconciler.errors import AccessLost, DatabaseUnavailable, SourceError, SourceUnavailable
-from reconciler.store import findings, statements
+from reconciler.store import findings, sources, statements
 from reconciler.store.findings import What
 from reconciler.watchdog.redelivering import Redelivering
 from reconciler.watchdog.silence import Listening
@@ -96,14 +96,19 @@ class Watchdog:
         return not self._thread.is_alive()
 
     def turn(self, now: datetime | None = None) -> None:
-        """Do every look that is due; *now* is the database's clock where it is not given."""
+        """
+        Do every look that is due, but for sources that a person paused: their looks are due once that is over.
+
+        *now* is the database's clock where it is not given.
+        """
         try:
             with self._database.transaction() as connection:
                 moment = statements.one(connection, "clock", {"now": now}).now
+                held = sources.held(connection)
         except DatabaseUnavailable as error:
             self._log.warning("watchdog.put_off", because=str(error))
             return
-        for watched in self._watched:
+        for watched in (each for each in self._watched if each.source not in held):
             for part in self._parts:
                 if moment >= self._due.get((watched.source, part.name), moment):
                     self._look(part, watched, moment)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.sandbox import deliveries
+from adapters.sandbox.faults import faults_from
 from adapters.sandbox.operations import operation_from
 from adapters.sandbox.stripe import StripeSandbox
 from adapters.sandbox.stripe.ledger import signature
 from adapters.stripe import KINDS
+from adapters.stripe.subscriptions import in_turn
 from reconciler import content
 from reconciler.endpoints import Endpoint
 from reconciler.errors import AccessLost
@@ -194,6 +196,29 @@ def test_an_account_taken_away(platform: Platform, stripe_at: MakeStripe) -> Non
     assert (adapter.identity(), adapter.identity("acct_b")) == ("acct_standin", "acct_b")
     told = [(note.event_type, one.ref) for each in platform.sent() for note in adapter.read(each) for one in note.named]
     assert ("account.application.deauthorized", ObjectRef("stripe-eu", "acct_a", "account", "acct_a")) in told
+
+
+def test_undelivered_events_of_connected_accounts(platform: Platform, stripe_at: MakeStripe) -> None:
+    """What no endpoint took is shown of every account; one that is lost does not hide those after it."""
+    adapter = here(platform.url, stripe_at)
+    platform.sandbox.machinery.mischief.faults = faults_from({"drop": 1})
+    platform.act("create", "customer", "cus_1", "acct_b")
+    platform.act("delete", "account", "acct_a")
+
+    found = list(adapter.failed_deliveries([], datetime.now(UTC) - timedelta(hours=1)))
+
+    assert ("acct_b", "cus_1") in {(hint.ref.scope, hint.ref.id) for each in found for hint in each.hints}
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 51, 120, 2400, 5000])
+def test_every_account_has_its_turn(count: int) -> None:
+    """Within 48 looks in a row, wherever they begin, each account was asked, and no look asks more than it needs to."""
+    accounts = [f"acct_{number}" for number in range(count)]
+
+    for begins in (0, 7, 490_000):
+        looks = [in_turn(accounts, begins + number) for number in range(48)]
+        assert {each for look in looks for each in look} == set(accounts)
+        assert max(map(len, looks)) <= max(50, -(-count // 48))
 
 
 def test_an_account_is_an_object_in_itself(platform: Platform, stripe_at: MakeStripe) -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from reconciler import config
 from reconciler.bootstrap.watching import watched
-from reconciler.store import findings, redeliveries, story
+from reconciler.store import findings, redeliveries, sources, story
 from reconciler.store.findings import Finding, Silence, What
 from reconciler.store.vouching import Vouching
 from reconciler.watchdog import Hearing
@@ -83,6 +83,27 @@ def test_a_lost_subscription_is_an_alarm_until_it_is_back(case_of: MakeCase, pro
     assert "manage_webhooks" in lost
     assert provider == "shopify" or alarms(case) == {}
     assert case.sandbox.machinery.deliveries.endpoints == before
+
+
+def test_a_paused_source_is_left_alone(case_of: MakeCase) -> None:
+    """While a person pauses a source nothing is asked of its provider, mended or alarmed; after it all is as before."""
+    case = case_of("stripe")
+    watch(case, manage=True)
+    unsubscribe(case)
+    case.program.database.commit(
+        lambda c: findings.find(c, Finding(case.source, What.SILENCE, "notifications", "it is silent"))
+    )
+    case.program.database.commit(lambda c: sources.pause(c, case.source, until=None, because="moving"))
+    before = len(case.calls())
+
+    turn(case)
+    turn(case, timedelta(days=2))
+    calls, during, made = len(case.calls()) - before, set(alarms(case)), case.logged("subscription.mended")
+    case.program.database.commit(lambda c: sources.resume(c, case.source))
+    turn(case)
+
+    assert (calls, during, made) == (0, {"paused"}, [])
+    assert len(case.logged("subscription.mended")) == 1
 
 
 def test_status_shows_the_alarm_with_its_reason(case_of: MakeCase) -> None:

@@ -163,7 +163,7 @@ class Endpoints:
             "id": endpoint.id,
             "object": _KIND,
             "api_version": trait.api_version,
-            "application": "ca_standin" if endpoint.scope == CONNECTED else None,
+            "application": None,  # nothing says that it tells endpoints for connected accounts apart
             "created": trait.created,
             "description": trait.description,
             "enabled_events": list(endpoint.events),
