@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import simplejson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from reconciler.model import JSON, Body
 
@@ -95,6 +95,26 @@ def clean(tree: JSON) -> tuple[JSON, bool]:  # noqa: C901 - one walk, a branch f
         return kept
 
     return visit(tree, 0), changed
+
+
+def without(tree: JSON, names: Collection[str], *, but_in: str = "") -> JSON:
+    """
+    Return *tree* without the fields of these names, wherever they are, but for what is in a field called *but_in*.
+
+    A tree in which there are none is returned itself.
+    """
+    if isinstance(tree, dict):
+        kept = {
+            name: value if name == but_in else without(value, names, but_in=but_in)
+            for name, value in tree.items()
+            if name not in names
+        }
+        is_same = len(kept) == len(tree) and all(kept[name] is value for name, value in tree.items())
+        return tree if is_same else kept
+    if isinstance(tree, list):
+        parts = [without(each, names, but_in=but_in) for each in tree]
+        return tree if all(one is other for one, other in zip(parts, tree, strict=True)) else parts
+    return tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,9 @@ _VERSION: Final = "1"  # of the form in which this adapter hands on bodies
 _POINTS_A_SECOND: Final = 900 / 60
 _CALLS_AN_HOUR: Final = 5000
 _QUERIES_AN_HOUR: Final = 800
+SECRETS: Final = frozenset({"secret", "temp_clone_token"})
+"""Fields that open a private repository, or sign, for whoever holds them, and are in no row and no stored payload."""
+
 _AT_ONCE: Final = 100
 _REPOSITORY: Final = "repository"
 _PLACES_MOVE: Final = frozenset({"installation", "installation_repositories", "repository"})
@@ -243,7 +246,7 @@ class GitHub:
     def shape(self, kind: str) -> Mapping[str, object]:
         """Return what the form of bodies depends on."""
         row = KINDS[kind]
-        told = {"adapter": _VERSION, "api_version": self._api_version, "without": list(row.never)}
+        told = {"adapter": _VERSION, "api_version": self._api_version, "without": sorted(SECRETS)}
         return told | ({"only": list(row.only)} if row.only else {})
 
     def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
@@ -251,7 +254,8 @@ class GitHub:
         secrets = self._secrets if secrets is None else secrets
         headers = delivery.headers
         secret = vouched(delivery.body, headers.get("x-hub-signature-256", ""), secrets)
-        payload, changed = _payload(delivery.body, headers.get("content-type", ""))
+        whole, changed = _payload(delivery.body, headers.get("content-type", ""))
+        payload: Body = content.without(whole, SECRETS)
         event, action = _word(headers, "x-github-event"), payload.get("action")
         if event in _PLACES_MOVE:
             self._places.look_again()
@@ -262,7 +266,7 @@ class GitHub:
                 event_type=f"{event}.{action}" if isinstance(action, str) and action else event,
                 occurred_at=events.occurred_at(event, payload),
                 payload=payload,
-                raw=delivery.body if changed else None,
+                raw=delivery.body if changed and payload is whole else None,
                 named=events.named(event, payload, self._rows, self.source, self._places.is_ours),
                 secret=secret,
                 access=events.access(event, payload) if self._places.is_addressed(payload) else None,
@@ -651,7 +655,7 @@ def _is_home(row: Row, scope: str) -> bool:
 
 
 def _present(row: Row, ref: ObjectRef, body: Body, observed_at: datetime) -> Snapshot:
-    shown = {name: value for name, value in body.items() if name not in row.never}
+    shown: Body = content.without(body, SECRETS)
     shown = _only(shown, row.only) if row.only else shown
     return Snapshot(ref, shown, events.stamp_of(row, shown), observed_at, locator=events.locator_of(row, shown))
 

@@ -278,8 +278,6 @@ _CORE: Final = (
         walk=Walk.ACCOUNTS,
         home=Home.NOWHERE,
         topics=_REPOSITORY,
-        # Opens a private repository to whoever holds it, and comes anew with each read.
-        never=("temp_clone_token",),
         kind=Kind(
             name="repository",
             topics=tuple(_REPOSITORY),

@@ -94,7 +94,6 @@ class Row:
         called: What calls know it by instead of its id, and where its body and a listed one show that.
         parent: What it is under, where calls about it need that.
         only: Pointers to all of its body that is handed on; empty: all.
-        never: Fields of its body that are never handed on.
         part: What only its fetch shows of a finished one: a listed one without it is a hint.
         probe: What shows in a question about many repositories; None: nothing does.
     """
@@ -112,7 +111,6 @@ class Row:
     called: tuple[str, str, str] | None = None
     parent: Parent | None = None
     only: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
     part: str = ""
     probe: Probe | None = None
 

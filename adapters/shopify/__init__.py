@@ -213,7 +213,8 @@ class Shopify:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
         secrets = self._secrets if secrets is None else secrets
         secret = vouched(delivery.body, webhooks.header(delivery, "hmac-sha256"), secrets)
-        body, changed = _parsed(delivery.body)
+        whole, changed = _parsed(delivery.body)
+        body: Body = content.without(whole, webhooks.SECRETS)
         topic, skipped = webhooks.header(delivery, "topic"), self._why_skipped(delivery)
         return (
             Notification(
@@ -222,7 +223,7 @@ class Shopify:
                 event_type=topic,
                 occurred_at=webhooks.instant(webhooks.header(delivery, "triggered-at")),
                 payload=body,
-                raw=delivery.body if changed else None,
+                raw=delivery.body if changed and body is whole else None,
                 named=() if skipped else webhooks.named(topic, body, self._rows, self.source),
                 skipped=skipped,
                 secret=secret,

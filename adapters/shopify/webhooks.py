@@ -24,6 +24,20 @@ SHOP_REDACT: Final = "shop/redact"
 COMPLIANCE: Final = frozenset({"customers/data_request", CUSTOMERS_REDACT, SHOP_REDACT})
 """Topics that every app must answer; they ask for something, and tell of no object."""
 
+SECRETS: Final = frozenset(
+    {
+        "cart_token",
+        "checkout_token",
+        "client_secret",
+        "invoice_url",
+        "multipass_identifier",
+        "order_status_url",
+        "receipt",
+        "token",
+    }
+)
+"""Fields of webhooks that open a cart, a checkout, an order's page or an account for whoever holds them."""
+
 _ACCESS: Final = {"app/uninstalled": Access(what="uninstalled"), "app/scopes_update": Access()}
 
 DELETED: Final = "deleted"

@@ -66,7 +66,7 @@ from urllib.parse import quote
 
 from adapters.stripe import events
 from adapters.stripe.accounts import Accounts
-from adapters.stripe.calls import Calls, Missing
+from adapters.stripe.calls import SECRETS, Calls, Missing, without_secrets
 from adapters.stripe.counting import drawn
 from adapters.stripe.feed import Feed
 from adapters.stripe.kinds import KINDS
@@ -195,7 +195,7 @@ class Stripe:
 
     def shape(self, kind: str) -> Mapping[str, object]:  # noqa: ARG002 - all kinds have one
         """Return what the form of bodies depends on."""
-        return {"adapter": _VERSION, "api_version": self._api_version}
+        return {"adapter": _VERSION, "api_version": self._api_version, "without": sorted(SECRETS)}
 
     def read(self, delivery: Delivery, *, secrets: Sequence[str] | None = None) -> tuple[Notification, ...]:
         """Verify and parse; raises `SignatureInvalid` or `DeliveryMalformed`, whatever the bytes."""
@@ -207,7 +207,8 @@ class Stripe:
             now=delivery.received_at,
             tolerance=self._tolerance,
         )
-        event, changed = _parsed(delivery.body)
+        whole, changed = _parsed(delivery.body)
+        event = without_secrets(whole)
         skipped, scope = self._why_skipped(event), self._scope_of(event)
         return (
             Notification(
@@ -216,7 +217,7 @@ class Stripe:
                 event_type=events.type_of(event),
                 occurred_at=events.instant(event.get("created")),
                 payload=event,
-                raw=delivery.body if changed else None,
+                raw=delivery.body if changed and event is whole else None,
                 named=() if skipped or scope is None else events.named(event, self._rows, self.source, scope=scope),
                 skipped=skipped,
                 secret=secret,

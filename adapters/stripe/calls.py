@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -46,6 +46,9 @@ _HOLDS: Final[Mapping[str, tuple[float, bool]]] = {
     "lock_timeout": (0.5, True),
 }
 _HOLD_ELSE: Final = (1.0, False)
+
+SECRETS: Final = frozenset({"client_secret", "client_token", "cvc_token", "persistent_token", "secret"})
+"""Fields that let whoever holds them act: complete a payment, read with a key, sign (SDK, all resource classes)."""
 
 _KEY_LIKE: Final = re.compile(r"\b(?:sk|rk|pk|whsec)_[A-Za-z0-9_*.]+")
 _VANISHED_CURSORS: Final = 5
@@ -109,8 +112,9 @@ class Calls:
         self._wire.close()
 
     def get(self, path: str, parameters: Mapping[str, object] | None = None, *, account: str = "") -> Answered:
-        """Return the JSON object at *path*; raises `Missing` or another `SourceError`."""
-        return self._call("GET", path, parameters or {}, account)
+        """Return the JSON object at *path*, without secrets; raises `Missing` or another `SourceError`."""
+        answered = self._call("GET", path, parameters or {}, account)
+        return replace(answered, body=without_secrets(answered.body))
 
     def change(self, method: str, path: str, parameters: Mapping[str, object], *, account: str = "") -> Body:
         """Make, change or (DELETE) end what is at *path*, and return what it is then; raises a `SourceError`."""
@@ -222,6 +226,12 @@ class Calls:
 
     def _without_secrets(self, text: str) -> str:
         return _KEY_LIKE.sub("[key]", text.replace(self._key, "[key]"))
+
+
+def without_secrets(body: Body) -> Body:
+    """Return *body* without what only its owner's pages and programs should have; metadata are the owner's words."""
+    kept: Body = content.without(body, SECRETS, but_in="metadata")
+    return kept
 
 
 def operation_of(path: str, method: str = "GET") -> str:

@@ -347,7 +347,21 @@ def test_a_private_token_is_not_handed_on(github_at: MakeGitHub, scripted: MakeS
 
     assert body is not None
     assert "temp_clone_token" not in body
-    assert github_at().shape("repository")["without"] == ["temp_clone_token"]
+    assert github_at().shape("repository")["without"] == ["secret", "temp_clone_token"]
+
+
+def test_private_tokens_within_others_are_not_handed_on(github_at: MakeGitHub, scripted: MakeScripted) -> None:
+    """A pull request shows both repositories it is between, and so do events."""
+    planted = {"repo": {"id": 10, "temp_clone_token": "planted"}}
+    pull = issue(7, base=planted, head=planted)
+    server = scripted(lambda _: Said(pull))
+
+    body = github_at(server.url).fetch(ref("pull_request", "7")).body
+    note = read(github_at(), "pull_request", {"action": "opened", "pull_request": pull, "repository": repository()})
+
+    assert body is not None
+    assert body["base"] == {"repo": {"id": 10}}
+    assert "planted" not in f"{body} {note.payload}"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from adapters.sandbox.clock import Clock
 from adapters.sandbox.operations import operation_from
 from adapters.sandbox.stripe import StripeSandbox
 from adapters.stripe import KINDS, Limits, Stripe, limits
+from adapters.stripe.calls import SECRETS
 from adapters.stripe.kinds import IGNORED, NAMELESS
 from reconciler import content
 from reconciler.adapter import Listing
@@ -96,6 +97,26 @@ def read(adapter: Stripe, body: dict[str, Any]) -> Notification:
     """Return the one notification in a delivery of *body*."""
     [notification] = adapter.read(delivered(json.dumps(body).encode()))
     return notification
+
+
+def test_secrets_are_not_handed_on(scripted: MakeScripted, stripe_at: MakeStripe) -> None:
+    """What completes a payment or signs is in no payload and no body, but for what an owner calls so in metadata."""
+    planted = dict.fromkeys(SECRETS, "planted")
+    intent = {"id": "pi_1", "object": "payment_intent", "next_action": {"x": [planted]}, **planted}
+    shown = intent | {"metadata": {"secret": "santa"}}
+    server = scripted(lambda _: Said(shown))
+
+    body = stripe_at(server.url).fetch(ref("payment_intent", "pi_1")).body
+    note = read(stripe_at(), event("payment_intent.succeeded", shown | {"description": "\0"}))
+
+    assert body == {
+        "id": "pi_1",
+        "object": "payment_intent",
+        "next_action": {"x": [{}]},
+        "metadata": {"secret": "santa"},
+    }
+    assert "planted" not in f"{note.payload} {note.raw!r}"
+    assert content.find(note.payload, "/data/object/metadata") == {"secret": "santa"}
 
 
 def page(*objects: dict[str, Any], more: bool = False) -> Said:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.content import MAX_DEPTH, Form, clean, differences, dumps, find, parse
+from reconciler.content import MAX_DEPTH, Form, clean, differences, dumps, find, parse, without
 
 if TYPE_CHECKING:
     from reconciler.model import JSON
@@ -295,3 +295,11 @@ def test_stored_does_not_touch_its_argument(body: JSON) -> None:
 def test_find_follows_pointers(pointer: str, found: JSON) -> None:
     """A pointer shows what is there, or None."""
     assert find({"a/b": [{"~": 1}]}, pointer) == found
+
+
+def test_without() -> None:
+    """Fields of these names go wherever they are, but where they are spared; a tree without any is returned itself."""
+    tree = {"a": [{"b": 1, "c": 2}], "m": {"b": 3}, "b": {"d": 4}}
+
+    assert without(tree, {"b"}, but_in="m") == {"a": [{"c": 2}], "m": {"b": 3}}
+    assert without(tree, {"x"}) is tree
