@@ -172,6 +172,29 @@ class Limit:
             raise ValueError(f"not a limit: {self}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allotment:
+    """
+    How many calls a provider allots within so many days: they are counted and shown, and nothing is held up by it.
+
+    Attributes:
+        name: As `status` shows it.
+        operations: The pattern of the operations that count.
+        least: Calls that are allowed in any case.
+        each: So many are allowed for each living object of `kind` that holds `holding` and was made within the days.
+        created: Its field that says when, in seconds since 1970.
+    """
+
+    name: str
+    operations: str
+    days: int
+    least: int
+    each: int
+    kind: str
+    holding: Body
+    created: str
+
+
 def per_second(calls: float, operation_calls: float | None = None) -> tuple[Limit, ...]:
     """
     Return the limits that keep to so many calls in any second, and to so many of each operation.
@@ -535,6 +558,8 @@ class Provider:
         adapter: Returns the adapter of a source; raises `ConfigError` where that cannot be, and calls nobody yet.
         tests: Says whether a source shows only what its provider keeps for tests.
         checked: Says whether a source is configured for something that its adapter can have confirmed (`Checking`).
+        shared: What sources that their provider counts together have in common; None: each is counted by itself.
+        allotments: What it allots by the month.
     """
 
     kinds: Mapping[str, Kind]
@@ -545,6 +570,8 @@ class Provider:
     adapter: Callable[[Configured, Hands], Adapter]
     tests: Callable[[Configured], bool] = lambda _: False
     checked: Callable[[Configured], bool] = lambda _: False
+    shared: Callable[[Configured], str | None] = lambda _: None
+    allotments: tuple[Allotment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

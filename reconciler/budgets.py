@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from reconciler.adapter import Budget
+    from reconciler.adapter import Allotment, Budget
     from reconciler.store.buckets import Level
     from reconciler.store.database import Database
 
@@ -38,7 +38,7 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many calls one budget of a source has left at the moment, of how many at most; 0 while it is held."""
+    """How many calls one budget or allotment of a source has left now, of how many at most; 0 while it is held."""
 
     source: str
     name: str
@@ -89,12 +89,29 @@ class Budgets:
         metrics: Counter,
         *,
         stop: Event | None = None,
+        shared: Mapping[str, str] | None = None,
+        allotments: Mapping[str, Sequence[Allotment]] | None = None,
     ) -> None:
-        """Raise ValueError where a source has two limits of one name. Whoever waits gives up once *stop* is set."""
+        """
+        Raise ValueError where a source has two limits of one name. Whoever waits gives up once *stop* is set.
+
+        *shared* has what a source's budget is kept under where that is not its name: sources that have that in common
+        share one budget.
+        """
         self._thread = _Thread()
+        self._database = database
         stop = Event() if stop is None else stop
         self._sources = {
-            source: _SourceBudget(source, _complete(source, given), database, metrics, self._thread, stop)
+            source: _SourceBudget(
+                source,
+                (shared or {}).get(source, source),
+                _complete(source, given),
+                tuple((allotments or {}).get(source, ())),
+                database,
+                metrics,
+                self._thread,
+                stop,
+            )
             for source, given in limits.items()
         }
 
@@ -131,16 +148,39 @@ class Budgets:
         """Return a call that was taken and not made; does nothing where there is none."""
         self._sources[source].give_back(operation)
 
+    def allot(self, source: str, now: datetime | None = None) -> None:
+        """Find out how many calls are allotted to *source* by what it mirrors."""
+        budget = self._sources[source]
+        for each in budget.allotments:
+
+            def note(connection: Connection, each: Allotment = each) -> None:
+                found = buckets.objects_since(
+                    connection,
+                    source,
+                    each.kind,
+                    holding=each.holding,
+                    created=each.created,
+                    days=each.days,
+                    now=now,
+                )
+                calls = max(each.least, each.each * found)
+                buckets.allot(connection, budget.key, each.name, calls=calls, days=each.days, now=now)
+
+            self._database.commit(note)
+
     def standing(self, connection: Connection, now: datetime | None = None) -> list[Standing]:
-        """Return what is left of every limit, by source; of operations, those that were called before."""
+        """Return what is left of every limit and allotment, by source; of operations, those that were called before."""
         levels = {(level.source, level.name): level for level in buckets.levels(connection, now=now)}
-        return [
-            _standing(source, name, limit=limit, level=levels.get((source, name)))
+        held = [
+            _standing(source, name, limit=limit, level=levels.get((budget.key, name)))
             for source, budget in self._sources.items()
             for limit in budget.limits
             if limit not in {_ANY, _EACH}
-            for name in _names(limit, [name for of, name in levels if of == source])
+            for name in _names(limit, [name for of, name in levels if of == budget.key])
         ]
+        counted = [(source, budget.key, each) for source, budget in self._sources.items() for each in budget.allotments]
+        known = buckets.allotted(connection, [(key, each.name, each.days) for _, key, each in counted], now=now)
+        return held + [_allotted(source, each, *known[key, each.name]) for source, key, each in counted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +188,9 @@ class _SourceBudget:
     """The budget of one source, as its adapter sees it, and how to pay in advance."""
 
     source: str
+    key: str
     limits: Sequence[Limit]
+    allotments: Sequence[Allotment]
     database: Database
     metrics: Counter
     thread: _Thread
@@ -172,7 +214,7 @@ class _SourceBudget:
         limits = [limit for limit in self.limits if (limit.operations is None) == (operation is None)]
         if seconds > 0:
             with buckets.at_once(self.database) as connection:
-                buckets.hold(connection, self.source, buckets=_concerned(limits, operation or ""), seconds=seconds)
+                buckets.hold(connection, self.key, buckets=_concerned(limits, operation or ""), seconds=seconds)
 
     def take(self, operation: str) -> float:
         wait = self._ask(operation)
@@ -186,12 +228,21 @@ class _SourceBudget:
         if paid is not None:
             concerned = _concerned(self.limits, operation)
             with buckets.at_once(self.database) as connection:
-                buckets.give_back(connection, self.source, buckets=concerned, sweep=paid.lane is Lane.SWEEP)
+                buckets.give_back(
+                    connection,
+                    self.key,
+                    buckets=concerned,
+                    sweep=paid.lane is Lane.SWEEP,
+                    counted=self._counted(operation),
+                )
 
     def _ask(self, operation: str) -> float:
         concerned, sweep = _concerned(self.limits, operation), self.thread.calls.lane is Lane.SWEEP
         with buckets.at_once(self.database) as connection:
-            return buckets.take(connection, self.source, buckets=concerned, sweep=sweep)
+            return buckets.take(connection, self.key, buckets=concerned, sweep=sweep, counted=self._counted(operation))
+
+    def _counted(self, operation: str) -> list[str]:
+        return [each.name for each in self.allotments if fnmatchcase(operation, each.operations)]
 
     def _queue(self, operation: str, wait: float) -> None:
         """Wait for a call behind the other threads that wait for one: only the first of them asks the database."""
@@ -272,3 +323,8 @@ def _standing(source: str, name: str, *, limit: Limit, level: Level | None) -> S
     else:
         left = min(limit.burst, level.tokens + limit.rate * level.elapsed)
     return Standing(source, name, max(0, int(left)), int(limit.burst))
+
+
+def _allotted(source: str, allotment: Allotment, calls: int, allowed: int | None) -> Standing:
+    limit = allotment.least if allowed is None else allowed
+    return Standing(source, allotment.name, max(0, limit - calls), limit)

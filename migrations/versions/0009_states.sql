@@ -17,3 +17,20 @@ CREATE TABLE access_looks (
 ALTER TABLE findings DROP CONSTRAINT findings_what;
 ALTER TABLE findings ADD CONSTRAINT findings_what
     CHECK (what IN ('subscription_lost', 'silence', 'deprecated', 'version_drift', 'feed_outrun'));
+
+-- How many calls were made each day (UTC) of what a provider allots by the month, and how many are allowed as far as that
+-- was last found out. `source` is what the budget is shared under, as in `budgets`.
+CREATE TABLE counted_calls (
+    source text   NOT NULL,
+    name   text   NOT NULL,
+    day    date   NOT NULL,
+    calls  bigint NOT NULL,
+    PRIMARY KEY (source, name, day)
+);
+CREATE TABLE allotments (
+    source text        NOT NULL,
+    name   text        NOT NULL,
+    calls  bigint      NOT NULL,
+    at     timestamptz NOT NULL,
+    PRIMARY KEY (source, name)
+);

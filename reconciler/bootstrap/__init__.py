@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from reconciler.adapter import Adapter, Kind, Limit
+    from reconciler.adapter import Adapter, Kind
     from reconciler.config import Settings, Source
     from reconciler.model import ObjectRef
     from reconciler.receive import Reader
@@ -165,8 +165,7 @@ def program(
         database, listen_url, metrics = ground.database, ground.listen_url, ground.metrics
         stop = Event()
         settings = database.commit(partial(_ours, settings))
-        limits = _limits(settings)
-        budgets = Budgets(database, limits, metrics, stop=stop)
+        budgets = _budgets(settings.sources, database, metrics, stop=stop)
         shapes: dict[tuple[str, str], str] = {}
         marks = {source.name: _marks(database, source.name, shapes) for source in settings.sources}
 
@@ -289,7 +288,7 @@ def view(settings: Settings) -> Iterator[View]:
         database, _ = _open(settings, stack)
         with database.transaction() as connection:
             estranged = environment.estranged(connection, public_url=settings.public_url)
-        yield View(database, Budgets(database, _limits(settings), Metrics()), mirrored(settings), estranged)
+        yield View(database, _budgets(settings.sources, database, Metrics()), mirrored(settings), estranged)
 
 
 def every_kind() -> Mapping[str, Mapping[str, Kind]]:
@@ -374,8 +373,17 @@ def _open(settings: Settings, stack: ExitStack, *, check: bool = True) -> tuple[
     return database, database.url
 
 
-def _limits(settings: Settings) -> dict[str, Sequence[Limit]]:
-    return {source.name: installed.provider(source.provider).limits(source) for source in settings.sources}
+def _budgets(sources: Sequence[Source], database: Database, metrics: Metrics, *, stop: Event | None = None) -> Budgets:
+    """Return the budgets of *sources*: those that their provider counts together share one, in every process."""
+    speaks = {each.name: installed.provider(each.provider) for each in sources}
+    return Budgets(
+        database,
+        {each.name: speaks[each.name].limits(each) for each in sources},
+        metrics,
+        stop=stop,
+        shared={each.name: told for each in sources if (told := speaks[each.name].shared(each)) is not None},
+        allotments={each.name: speaks[each.name].allotments for each in sources},
+    )
 
 
 def _built(settings: Settings, hands: Callable[[Source], Hands]) -> Mapping[str, Adapter]:

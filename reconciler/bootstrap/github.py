@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,15 @@ def _limits(source: Configured) -> tuple[Limit, ...]:
     hour = Limit("hour", allowed.calls_per_hour / 2 / 3600, allowed.calls_per_hour / 2, but=github.QUERIES)
     queries = Limit("queries", allowed.queries_per_hour / 2 / 3600, allowed.queries_per_hour / 2, github.QUERIES)
     return per_second(allowed.calls_per_second) + (() if source.calls_per_second is not None else (hour, queries))
+
+
+def _shared(source: Configured) -> str:
+    """Return what all sources of one credential have in common, and nothing that the credential can be told from."""
+    access = source.access
+    if not isinstance(access, GitHubAccess):
+        raise TypeError(source.name)
+    told = access.token.reveal() if access.token is not None else f"{access.app_id}/{access.installation_id}"
+    return f"github:{hashlib.sha256(f'{source.api_base} {told}'.encode()).hexdigest()}"
 
 
 def _adapter(source: Configured, hands: Hands) -> Adapter:
@@ -59,4 +69,5 @@ PROVIDER = Provider(
     redelivers=timedelta(days=7),
     limits=_limits,
     adapter=_adapter,
+    shared=_shared,
 )

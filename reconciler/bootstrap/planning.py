@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reconciler.adapter import Hands, unheard
-from reconciler.bootstrap import _built, _limits, _mirrored_kinds, _open, _tokens
+from reconciler.bootstrap import _budgets, _built, _mirrored_kinds, _open, _tokens
 from reconciler.bootstrap.checking import confirmed
-from reconciler.budgets import Budgets, Lane
+from reconciler.budgets import Lane
 from reconciler.errors import ConfigError
 from reconciler.installed import provider
 from reconciler.metrics import Metrics
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from reconciler.adapter import Adapter, Limit
+    from reconciler.budgets import Budgets
     from reconciler.config import Settings, Source
     from reconciler.plan import Forecast
     from reconciler.store.database import Database
@@ -85,7 +86,7 @@ def planning(settings: Settings, *, sources: Collection[str], kinds: Collection[
     with ExitStack() as stack:
         database, _ = _open(settings, stack)
         limits: dict[str, Sequence[Limit]] = {each.name: provider(each.provider).limits(each) for each in asked}
-        budgets = Budgets(database, limits, Metrics())
+        budgets = _budgets(asked, database, Metrics())
         adapters = [
             provider(each.provider).adapter(each, _hands(each, settings, database, budgets, stack)) for each in asked
         ]
@@ -97,7 +98,7 @@ def check(settings: Settings) -> None:
     with ExitStack() as stack:
         unasked = databases.connect("postgresql://", schema=settings.database.schema, connections=1)
         stack.callback(unasked.close)
-        budgets = Budgets(unasked, _limits(settings), Metrics())
+        budgets = _budgets(settings.sources, unasked, Metrics())
         _built(settings, lambda source: _hands(source, settings, unasked, budgets, stack))
 
 

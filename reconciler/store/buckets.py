@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from reconciler import content
 from reconciler.store import statements
 from reconciler.store.database import in_our_words
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from reconciler.model import Body
     from reconciler.store.database import Database
 
 SHARE: Final = 0.1
@@ -69,17 +71,33 @@ def at_once(database: Database) -> Iterator[Connection]:
 
 
 def take(
-    connection: Connection, source: str, *, buckets: Sequence[Bucket], sweep: bool, now: datetime | None = None
+    connection: Connection,
+    source: str,
+    *,
+    buckets: Sequence[Bucket],
+    sweep: bool,
+    counted: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> float:
-    """Take one call from every bucket and return 0.0, or take none and return the seconds until one may be had."""
-    return _turn(connection, source, buckets, sweep=sweep, spent=1, hold=0.0, now=now)
+    """
+    Take one call from every bucket and return 0.0, or take none and return the seconds until one may be had.
+
+    One that is taken is counted under the names of *counted*.
+    """
+    return _turn(connection, source, buckets, sweep=sweep, spent=1, hold=0.0, counted=counted, now=now)
 
 
 def give_back(
-    connection: Connection, source: str, *, buckets: Sequence[Bucket], sweep: bool, now: datetime | None = None
+    connection: Connection,
+    source: str,
+    *,
+    buckets: Sequence[Bucket],
+    sweep: bool,
+    counted: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> None:
-    """Return one call to every bucket; what has no room there is lost."""
-    _turn(connection, source, buckets, sweep=sweep, spent=-1, hold=0.0, now=now)
+    """Return one call to every bucket, where what has no room is lost; it is counted no more."""
+    _turn(connection, source, buckets, sweep=sweep, spent=-1, hold=0.0, counted=counted, now=now)
 
 
 def hold(
@@ -98,6 +116,47 @@ def levels(connection: Connection, *, now: datetime | None = None) -> list[Level
     ]
 
 
+def allotted(
+    connection: Connection, asked: Sequence[tuple[str, str, int]], *, now: datetime | None = None
+) -> dict[tuple[str, str], tuple[int, int | None]]:
+    """
+    Return for each source and name what was counted within so many days, and how much is allowed.
+
+    The latter is None where nobody has found that out yet. *asked* has source, name and days.
+    """
+    parameters = {
+        "source": [source for source, _, _ in asked],
+        "name": [name for _, name, _ in asked],
+        "days": [days for _, _, days in asked],
+        "now": now,
+    }
+    found = statements.rows(connection, "standing_allotments", parameters)
+    return {(row.source, row.name): (row.calls, row.allowed) for row in found}
+
+
+def allot(
+    connection: Connection, source: str, name: str, *, calls: int, days: int, now: datetime | None = None
+) -> None:
+    """Note how many calls of *name* are allowed, and forget what was counted before so many days."""
+    told = {"source": source, "name": name, "calls": calls, "days": days, "now": now}
+    statements.run(connection, "allot", told)
+
+
+def objects_since(
+    connection: Connection,
+    source: str,
+    kind: str,
+    *,
+    holding: Body,
+    created: str,
+    days: int,
+    now: datetime | None = None,
+) -> int:
+    """Return how many living objects of *kind* hold this, and were made within so many days as *created* tells."""
+    told = {"source": source, "kind": kind, "created": created, "days": days, "now": now}
+    return int(statements.one(connection, "count_since", told | {"holding": content.dumps(holding)}).objects)
+
+
 def _turn(
     connection: Connection,
     source: str,
@@ -107,6 +166,7 @@ def _turn(
     spent: int,
     hold: float,
     now: datetime | None,
+    counted: Sequence[str] = (),
 ) -> float:
     parameters = {
         "source": source,
@@ -118,6 +178,7 @@ def _turn(
         "longest": LONGEST_HOLD,
         "sweep": sweep,
         "spent": spent,
+        "counted": list(counted),
         "hold": float(hold),
         "now": now,
     }

@@ -11,7 +11,8 @@ ON CONFLICT (source, name) DO NOTHING;
 -- Always one row: how many buckets there are, and the seconds until one call may be taken from each (0: it was).
 -- A bucket holds at most burst tokens. Of those, reserve (at most spare) are for sweeps alone; a sweep takes others only
 -- while ample are left for live work. The clock is read under the rows' locks; one that went back adds no tokens, and
--- leaves of a hold what it had left. What a crash of the server may lose is a few calls, so nothing waits for the disk.
+-- leaves of a hold what it had left. A call that is taken is counted under each of the counted names, for its day (UTC).
+-- What a crash of the server may lose is a few calls, so nothing waits for the disk.
 WITH locked AS MATERIALIZED (
     SELECT mine.name, mine.tokens, mine.reserve, mine.at, mine.held_until, asked.rate, asked.burst, asked.spare
     FROM budgets AS mine
@@ -74,6 +75,15 @@ turned AS (
                                  THEN paid.tokens ELSE 0 END AS reserve
     ) AS changed
     WHERE mine.source = %(source)s AND mine.name = waits.name
+),
+counted AS (
+    INSERT INTO counted_calls AS mine (source, name, day, calls)
+    SELECT %(source)s, given.name, (COALESCE(%(now)s::timestamptz, clock_timestamp()) AT TIME ZONE 'UTC')::date, %(spent)s
+    FROM verdict
+    CROSS JOIN unnest(%(counted)b::text[]) AS given(name)
+    WHERE verdict.found = cardinality(%(name)b::text[]) AND (verdict.wait = 0 OR %(spent)s < 0)
+    ORDER BY given.name
+    ON CONFLICT (source, name, day) DO UPDATE SET calls = mine.calls + excluded.calls
 )
 SELECT verdict.found, verdict.wait, set_config('synchronous_commit', 'off', true) FROM verdict;
 
@@ -86,3 +96,34 @@ SELECT source, name, tokens,
        ))::float8, 0) AS held
 FROM budgets
 ORDER BY source, name;
+
+-- name: standing_allotments
+-- What was counted of each name within so many days, and how much of it is allowed as far as that was last found out.
+SELECT given.source, given.name, COALESCE(sum(mine.calls), 0)::bigint AS calls, max(allowed.calls) AS allowed
+FROM unnest(%(source)b::text[], %(name)b::text[], %(days)b::int[]) AS given(source, name, days)
+LEFT JOIN counted_calls AS mine
+    ON (mine.source, mine.name) = (given.source, given.name)
+   AND mine.day > (COALESCE(%(now)s::timestamptz, clock_timestamp()) AT TIME ZONE 'UTC')::date - given.days
+LEFT JOIN allotments AS allowed ON (allowed.source, allowed.name) = (given.source, given.name)
+GROUP BY given.source, given.name;
+
+-- name: count_since
+-- How many living objects of a kind hold this, and were made within so many days by their own word (seconds since 1970).
+SELECT count(*) AS objects
+FROM objects AS mine
+WHERE mine.source = %(source)s AND mine.kind = %(kind)s AND mine.deleted_at IS NULL
+  AND mine.body @> %(holding)s::jsonb
+  AND mine.body -> %(created)s::text > to_jsonb(
+      floor(EXTRACT(epoch FROM COALESCE(%(now)s::timestamptz, clock_timestamp()) - make_interval(days => %(days)s)))
+  );
+
+-- name: allot
+-- Note how many calls of a name are allowed, and forget what was counted longer ago than that looks back.
+WITH forgotten AS (
+    DELETE FROM counted_calls
+    WHERE source = %(source)s AND name = %(name)s
+      AND day <= (COALESCE(%(now)s::timestamptz, clock_timestamp()) AT TIME ZONE 'UTC')::date - %(days)s - 1
+)
+INSERT INTO allotments AS mine (source, name, calls, at)
+VALUES (%(source)s, %(name)s, %(calls)s, COALESCE(%(now)s::timestamptz, clock_timestamp()))
+ON CONFLICT (source, name) DO UPDATE SET calls = excluded.calls, at = excluded.at;

@@ -80,6 +80,7 @@ class Watchdog:
             _Part("subscriptions", self._subscriptions),
             _Part("deliveries", self._deliveries),
             _Part("silence", self._silence),
+            _Part("allotments", self._allotments),
         )
 
     def start(self, stop: threading.Event, leads: threading.Event) -> None:
@@ -162,3 +163,7 @@ class Watchdog:
         if watched.hears:
             self._listening.listen(watched.source, now)
         return now + _OFTEN
+
+    def _allotments(self, watched: Watched, now: datetime) -> datetime:
+        self._budgets.allot(watched.source, now)
+        return watched.night(now)

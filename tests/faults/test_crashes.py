@@ -57,6 +57,7 @@ ELSEWHERE = {
     "bootstrap.planning.Planning._keep": _COMMAND,
     "bootstrap.program": "shapes are made current again by the next start",
     "bootstrap.view": _READS,
+    "budgets.Budgets.allot": _ONE,
     "cli.accounts._alone": _READS,
     "cli.accounts._known": _READS,
     "cli.accounts._refuse_taken": _READS,

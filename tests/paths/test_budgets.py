@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.adapter import Limit, per_second
+from reconciler.adapter import Allotment, Limit, per_second
 from reconciler.budgets import Budgets, Lane, Standing
 from reconciler.errors import DatabaseUnavailable, SourceBusy, SourceUnavailable
 from reconciler.store import buckets
@@ -453,6 +453,86 @@ def test_standing_refills_by_the_clock_it_is_told(database: Database) -> None:
             left += [each.left for each in mine.standing(connection, later)]
 
     assert left == [2, 2, 5, 10]
+
+
+def test_sources_of_one_credential_share_one_budget(database: Database) -> None:
+    """What one of them calls, in any process, the other has no more; a hold on one holds both, and nobody else."""
+    limits = {name: [Limit("calls", 0.001, 5)] for name in ("shop", "blog", "alone")}
+    shared = dict.fromkeys(("shop", "blog"), "github:digest")
+    here, there = (Budgets(database, limits, Counted(), shared=shared) for _ in range(2))
+    for _ in range(2):
+        here.of("shop").spend(CALL)
+    there.of("blog").spend(CALL)
+
+    with database.transaction() as connection:
+        left = {each.source: each.left for each in there.standing(connection)}
+    here.of("shop").hold(60)
+    waits = {name: there.take(name, CALL) > 50 for name in limits}
+
+    assert left == {"shop": 2, "blog": 2, "alone": 5}
+    assert waits == {"shop": True, "blog": True, "alone": False}
+
+
+READS = Allotment(
+    name="reads",
+    operations="GET *",
+    days=30,
+    least=4,
+    each=3,
+    kind="charge",
+    holding={"paid": True},
+    created="created",
+)
+
+
+def test_reads_are_counted_against_their_allotment(database: Database) -> None:
+    """Reads of any process count for thirty days, writes and what was given back do not; nothing is held up by it."""
+    mine, other = (
+        Budgets(database, {"shop": [Limit("calls", 1000, 50)]}, Counted(), allotments={"shop": [READS]})
+        for _ in range(2)
+    )
+
+    def left(days: int = 0) -> Standing:
+        with database.transaction() as connection:
+            later = connection.exec_driver_sql(f"SELECT clock_timestamp() + interval '{days} days'").scalar_one()
+            return mine.standing(connection, later)[-1]
+
+    before = left()
+    mine.of("shop").spend(CALL)
+    mine.of("shop").spend("POST /v1/webhook_endpoints")
+    other.take("shop", OTHER)
+    other.of("shop").spend(OTHER)
+    other.take("shop", OTHER)
+    other.give_back("shop", OTHER)
+    used, later = left(29), left(31)
+    for _ in range(3):
+        mine.of("shop").spend(CALL)
+
+    assert before == later == Standing("shop", "reads", 4, 4)
+    assert used == Standing("shop", "reads", 2, 4)
+    assert left() == Standing("shop", "reads", 0, 4)
+
+
+def test_an_allotment_grows_with_what_is_paid(database: Database) -> None:
+    """It is the least, or so many for each living object of thirty days that counts; old counts are forgotten."""
+    mine = Budgets(database, {"shop": [Limit("calls", 1000, 50)]}, Counted(), allotments={"shop": [READS]})
+    now, old = int(time.time()), int(time.time()) - 31 * 86_400
+    bodies = [{"paid": True, "created": now}] * 3 + [{"paid": False, "created": now}, {"paid": True, "created": old}]
+    with database.transaction() as connection:
+        for number, body in enumerate([*bodies, {"paid": True, "created": "soon"}]):
+            connection.exec_driver_sql(
+                "INSERT INTO objects (source, scope, kind, id, body) VALUES ('shop', '', 'charge', %s, %s)",
+                (str(number), json.dumps(body)),
+            )
+        connection.exec_driver_sql("INSERT INTO counted_calls VALUES ('shop', 'reads', current_date - 40, 7)")
+
+    mine.allot("shop")
+    with database.transaction() as connection:
+        [*_, standing] = mine.standing(connection)
+        kept = connection.exec_driver_sql("SELECT count(*) FROM counted_calls").scalar_one()
+
+    assert standing == Standing("shop", "reads", 9, 9)
+    assert kept == 0
 
 
 def test_answers_are_counted(database: Database) -> None:

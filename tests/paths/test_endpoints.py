@@ -430,6 +430,24 @@ def test_repositories_of_one_installation(database: Database, tmp_path: Path, hu
         assert made.counted("github-app", "ignored") == 1
 
 
+def test_sources_of_one_token_share_its_budget(database: Database, tmp_path: Path, hub: Hub) -> None:
+    """What GitHub counts by token is one budget, whose name in the database does not tell the token."""
+    base, token = json.dumps(hub.at.url), 'token = "env:HUB_TOKEN"\n'
+    text = github("shop", token, api_base=base, repositories='["acme/shop"]') + github(
+        "blog", token, api_base=base, repositories='["acme/blog"]'
+    )
+    with front(database, tmp_path, text) as made:
+        for _ in range(3):
+            made.running.adapters["shop"].identity()
+        with database.transaction() as connection:
+            standing = {(each.source, each.name): each.left for each in made.running.budgets.standing(connection)}
+
+    assert standing["shop", "hour"] == standing["blog", "hour"] < 2500
+    [key] = rows(database, "SELECT DISTINCT source FROM budgets")
+    assert key.startswith("github:")
+    assert HUB_TOKEN not in key
+
+
 def test_wrong_secret_of_an_app(database: Database, tmp_path: Path, hub: Hub) -> None:
     """GitHub is told 400, and nothing of it is kept."""
     text = github("acme", 'token = "env:HUB_TOKEN"\n', organizations='["acme"]') + app_of("acme")
