@@ -138,7 +138,7 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessWord:
     """
     That a provider says our access has changed, which somebody is to look at now.
 
@@ -177,7 +177,7 @@ class Notification:
     skipped: str = ""
     secret: int = 1
     erasure: Erasure | None = None
-    access: Access | None = None
+    access: AccessWord | None = None
 
 
 @dataclass(frozen=True, slots=True)

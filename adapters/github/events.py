@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.github.calls import instant
 from adapters.github.rows import Home
 from reconciler import content
-from reconciler.model import Access, Named, ObjectRef
+from reconciler.model import AccessWord, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -115,11 +115,11 @@ def named(
     return tuple(found.values())
 
 
-def access(event: str, payload: Body) -> Access | None:
+def access(event: str, payload: Body) -> AccessWord | None:
     """Return what an event says of the access of the installation it is about; None: nothing."""
     if event != "installation":
         return None
-    return Access(what=_LOSING.get(str(payload.get("action")), ""))
+    return AccessWord(what=_LOSING.get(str(payload.get("action")), ""))
 
 
 def occurred_at(event: str, payload: Body) -> datetime | None:

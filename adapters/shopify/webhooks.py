@@ -11,7 +11,7 @@ from adapters.shopify.ignored import why_ignored
 from adapters.shopify.kinds import KINDS
 from adapters.shopify.rows import ANYWHERE
 from reconciler import content
-from reconciler.model import Access, Erasure, Named, ObjectRef
+from reconciler.model import AccessWord, Erasure, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -38,7 +38,7 @@ SECRETS: Final = frozenset(
 )
 """Fields of webhooks that open a cart, a checkout, an order's page or an account for whoever holds them."""
 
-_ACCESS: Final = {"app/uninstalled": Access(what="uninstalled"), "app/scopes_update": Access()}
+_ACCESS: Final = {"app/uninstalled": AccessWord(what="uninstalled"), "app/scopes_update": AccessWord()}
 
 DELETED: Final = "deleted"
 """The key of a locator that holds what said so."""
@@ -96,7 +96,7 @@ def number_of(gid: JSON, types: Collection[str]) -> str | None:
     return gid if _NUMBER.fullmatch(gid) else None
 
 
-def access(topic: str) -> Access | None:
+def access(topic: str) -> AccessWord | None:
     """Return what a webhook of *topic* says of the app's access to the shop; None: nothing."""
     return _ACCESS.get(topic)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.stripe.kinds import ITSELF, NAMELESS, OUTSIDE
 from reconciler import content
-from reconciler.model import Access, Named, ObjectRef
+from reconciler.model import AccessWord, Named, ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ def named(event: Body, rows: Mapping[str, Row], source: str, *, scope: str) -> t
     return tuple(found.values())
 
 
-def access(event: Body, scope: str | None) -> Access | None:
+def access(event: Body, scope: str | None) -> AccessWord | None:
     """Return what an event about *scope* says of a platform's access to that connected account; None: nothing."""
     what = _ACCESS.get(type_of(event).removeprefix("v1."))
-    return Access(scope, what) if scope and what is not None else None
+    return AccessWord(scope, what) if scope and what is not None else None
 
 
 def is_thin(event: Body) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of sources: kinds that wait for a permission."""
+"""What becomes of sources: kinds that wait for a permission, access that changed, calls that are counted."""
 
 from __future__ import annotations
 

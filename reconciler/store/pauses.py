@@ -80,7 +80,7 @@ class Look:
     A look at our access to a source, or to one scope of it, that a provider's word asked for.
 
     Attributes:
-        what: What it said our access is: as `model.Access`.
+        what: What it said our access is: as `model.AccessWord`.
         began_at: The database's clock when it was taken.
     """
 
