@@ -119,7 +119,8 @@ def serve(
     _warn(settings)
     cut_off = False
     with _signals(ending), _thread_failures(ending), ExitStack() as stack:
-        ground = _grounded(settings, ending, stack=stack, environment=told)
+        takes = role.includes(Role.WEB)
+        ground = _grounded(settings, ending, takes_deliveries=takes, stack=stack, environment=told)
         if ground is None:
             return _ENDED_WELL
         daemon = Daemon(ground, settings, role, heartbeats, reread=reread or (lambda: settings), environment=told)
@@ -508,12 +509,14 @@ class Requests:
                 self._threads.discard(threading.current_thread())
 
 
-def _grounded(settings: Settings, ending: Ending, *, stack: ExitStack, environment: Mapping[str, str]) -> Ground | None:
+def _grounded(
+    settings: Settings, ending: Ending, *, takes_deliveries: bool, stack: ExitStack, environment: Mapping[str, str]
+) -> Ground | None:
     """Return what the process stands on once its database answers; None: the process is to end before it did."""
     attempt = 0
     while not ending.asked.is_set():
         try:
-            return stack.enter_context(bootstrap.grounded(settings))
+            return stack.enter_context(bootstrap.grounded(settings, takes_deliveries=takes_deliveries))
         except DatabaseUnavailable as error:
             structlog.get_logger().warning("serve.database_away", because=str(error))
             notify.notify(environment, notify.status(f"waits for the database: {error}"), _MORE_TIME)
@@ -528,6 +531,8 @@ def _appliable(before: Settings, given: Settings) -> tuple[Settings, list[str]]:
         "state_directory": (before.state_directory, given.state_directory),
         "database": (before.database, given.database),
         "web.listen": (before.web.listen, given.web.listen),
+        "web.spool": (before.web.spool, given.web.spool),
+        "web.spool_max": (before.web.spool_max, given.web.spool_max),
         "admin.listen": (before.admin.listen, given.admin.listen),
     }
     settings = replace(
@@ -535,7 +540,7 @@ def _appliable(before: Settings, given: Settings) -> tuple[Settings, list[str]]:
         files=before.files,
         state_directory=before.state_directory,
         database=before.database,
-        web=replace(given.web, listen=before.web.listen),
+        web=replace(given.web, listen=before.web.listen, spool=before.web.spool, spool_max=before.web.spool_max),
         admin=replace(given.admin, listen=before.admin.listen),
     )
     return settings, [key for key, (old, new) in pairs.items() if old != new]

@@ -1,5 +1,5 @@
 """
-Deliveries in, receipts out: a receipt exists only for what the database has committed.
+Deliveries in, receipts out: a receipt exists only for what the database, or a spool, has committed.
 
 Whatever arrives while one transaction commits is written together in the next one, by one thread.
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import structlog
@@ -27,7 +27,7 @@ from reconciler.errors import (
     SignatureInvalid,
 )
 from reconciler.model import Verdict, Via
-from reconciler.store import declined, events, ready
+from reconciler.store import declined, events, ready, spooled
 from reconciler.store.database import sqlstate
 from reconciler.store.events import Arrival, Receipt
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from reconciler.metrics import Metrics
     from reconciler.model import Delivery, Notification
+    from reconciler.spool import Spool
     from reconciler.store.database import Database
     from reconciler.store.declined import Decline
 
@@ -55,6 +56,8 @@ _READ_ASIDE = 64 * 1024
 _LINES = {"stored": "delivery.stored", "duplicate": "delivery.duplicate", "ignored": "delivery.ignored"}
 _NAMED = 64  # characters of a name that anybody may make up
 _IDLE = 5.0  # seconds between two signs of life of a writer that has nothing to write
+_MOVED_TOGETHER = 256
+_MOVES_AGAIN = 1.0  # seconds until a database that was away is tried again
 
 Outcome: TypeAlias = tuple[Receipt, ...] | ReconcilerError
 
@@ -97,7 +100,8 @@ class Receiver:
     """
     What answers deliveries, from any number of threads and event loops.
 
-    Start it before the first delivery and close it after the last; *beat* is called whenever its writer turns.
+    Start it before the first delivery and close it after the last; *beat* is called whenever its writer turns. With a
+    *spool*, what the database cannot take now is kept there, and all that comes after it, until it has been moved.
     """
 
     def __init__(
@@ -109,12 +113,18 @@ class Receiver:
         log: FilteringBoundLogger | None = None,
         limits: Limits = DEFAULTS,
         beat: Callable[[], None] = lambda: None,
+        spool: Spool | None = None,
     ) -> None:
         self._database, self._readers, self._metrics = database, dict(readers), metrics
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._limits, self._beat = limits, beat
         self._queue = _Queue(limits)
         self._writer = Thread(target=self._run, name="receive-writer", daemon=True)
+        self._spool = spool
+        self._mover = Thread(target=self._move, name="receive-mover", daemon=True)
+        self._listening, self._closing = Event(), Event()
+        if readers:
+            self._listening.set()
         self._retired = False
 
     def __enter__(self) -> Self:
@@ -129,6 +139,8 @@ class Receiver:
     def start(self) -> None:
         """Begin to write."""
         self._writer.start()
+        if self._spool is not None:
+            self._mover.start()
 
     def retire(self) -> None:
         """Say from now on that no more should be sent here; what comes is still stored."""
@@ -137,6 +149,7 @@ class Receiver:
     def listen(self, readers: Mapping[str, Reader], *, beat: Callable[[], None]) -> None:
         """Take deliveries for these names from now on, and for no others; what was taken before is still written."""
         self._readers, self._beat = dict(readers), beat
+        self._listening.set()
 
     @property
     def retired(self) -> bool:
@@ -147,8 +160,10 @@ class Receiver:
         """Take nothing more, and return once what was taken is written, or after *grace* seconds."""
         self.retire()
         self._queue.close()
-        if self._writer.ident is not None:
-            self._writer.join(grace)
+        self._closing.set()
+        for thread in (self._writer, self._mover):
+            if thread.ident is not None:
+                thread.join(grace)
 
     def provider(self, name: str) -> str | None:
         """Return the provider behind *name*; None where nobody listens there."""
@@ -204,7 +219,7 @@ class Receiver:
         try:
             self._database.commit(ready.probe)
         except DatabaseUnavailable as error:
-            return str(error)
+            return str(error) if self._spool is None else self._spool.hindrance()
         except DBAPIError as error:
             return f"the database refuses: {str(error.orig).splitlines()[0]}"
         return None
@@ -262,10 +277,16 @@ class Receiver:
         if not batch:
             return
         arrivals = [arrival for waiting in batch for arrival in waiting.arrivals]
+        if self._spool is not None and self._keep(self._spool, batch, arrivals, behind_others=True):
+            return
         try:
             receipts, declines = self._database.commit(partial(_record, arrivals))
         except DatabaseUnavailable as error:
-            _tell_all(batch, error)
+            if self._spool is None:
+                _tell_all(batch, error)
+            else:
+                self._log.warning("spool.needed", because=str(error))
+                self._keep(self._spool, batch, arrivals)
         except Exception as error:  # noqa: BLE001 - whatever it is, the others of the batch must not suffer for it
             if len(batch) > 1:
                 middle = len(batch) // 2
@@ -274,10 +295,76 @@ class Receiver:
             else:
                 self._spoil(batch[0], error)
         else:
-            told = iter(receipts)
-            for waiting in batch:
-                waiting.tell(tuple(next(told) for _ in waiting.arrivals))
-            self._note(arrivals, receipts, declines)
+            self._hand_out(batch, receipts)
+            self._note(arrivals, receipts)
+            self._note_declines(declines)
+
+    def _keep(
+        self, spool: Spool, batch: Sequence[_Waiting], arrivals: Sequence[Arrival], *, behind_others: bool = False
+    ) -> bool:
+        """Have the spool keep *batch*, and tell everyone; return whether there was reason to."""
+        try:
+            repeats = spool.keep(arrivals, behind_others=behind_others)
+        except DatabaseUnavailable as error:
+            _tell_all(batch, error)
+            return True
+        if repeats is None:
+            return False
+        receipts = [
+            Receipt(told.source, told.event_id, duplicate=repeat, ignored=not told.named or bool(told.skipped))
+            for told, repeat in zip((each.notification for each in arrivals), repeats, strict=True)
+        ]
+        self._hand_out(batch, receipts)
+        self._note(arrivals, receipts, kept="in the spool")
+        return True
+
+    def _move(self) -> None:
+        """Move what the spool keeps into the database, oldest first, whenever the database is there."""
+        spool = self._spool
+        assert spool is not None  # noqa: S101 - started for it alone
+        pause, most = 0.0, _MOVED_TOGETHER
+        while not self._closing.wait(pause):
+            pause = _MOVES_AGAIN
+            if not (spool.waiting and self._listening.is_set()):
+                continue
+            try:
+                moved = self._move_some(spool, most)
+            except DatabaseUnavailable:
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and what waits is kept
+                # One that spoils the others is found by moving each alone, and does not hold them up for ever.
+                if most == 1 and _is_about_contents(error):
+                    self._refuse_oldest(spool, error)
+                elif most == 1:
+                    self._log.exception("spool.not_moved")
+                    continue
+                most = 1
+            else:
+                most = _MOVED_TOGETHER if moved else most
+            pause = 0.0
+
+    def _move_some(self, spool: Spool, most: int) -> int:
+        """Move the oldest into the database, then forget them; return how many there were."""
+        part = spool.first(most)
+        if not part.numbers:
+            return 0
+
+        def work(connection: Connection) -> tuple[list[Arrival], list[Decline]]:
+            stored, receipts = spooled.move(connection, spool.name, part.numbers, part.arrivals)
+            return stored, declined.on_record(connection, receipts)
+
+        stored, declines = self._database.commit(work)
+        spool.drop(part.numbers)
+        self._log.info("spool.moved", deliveries=len(stored), left=spool.waiting)
+        self._note_declines(declines)
+        return len(part.numbers)
+
+    def _refuse_oldest(self, spool: Spool, error: Exception) -> None:
+        [number], [arrival] = (part := spool.first(1)).numbers, part.arrivals
+        because = f"the database cannot hold it: {type(error).__name__}"
+        spool.refuse(number, because)
+        told = arrival.notification
+        self._log.error("spool.refused", source=told.source, event_id=told.event_id, because=because)
 
     def _spoil(self, waiting: _Waiting, error: Exception) -> None:
         """Refuse the one delivery that cannot be written, and say whose fault that is."""
@@ -289,7 +376,12 @@ class Receiver:
             self.refused(source, "malformed", because=f"the database cannot hold it: {type(error).__name__}")
         waiting.tell(DeliveryMalformed("it cannot be stored"))
 
-    def _note(self, arrivals: Sequence[Arrival], receipts: Sequence[Receipt], declines: Sequence[Decline]) -> None:
+    def _hand_out(self, batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:
+        told = iter(receipts)
+        for waiting in batch:
+            waiting.tell(tuple(next(told) for _ in waiting.arrivals))
+
+    def _note(self, arrivals: Sequence[Arrival], receipts: Sequence[Receipt], *, kept: str = "") -> None:
         for arrival, receipt in zip(arrivals, receipts, strict=True):
             outcome = _outcome(receipt)
             told = arrival.notification
@@ -301,7 +393,10 @@ class Receiver:
                 event_type=told.event_type,
                 vouched_by=told.secret,
                 **({"because": told.skipped} if told.skipped else {}),
+                **({"kept": kept} if kept else {}),
             )
+
+    def _note_declines(self, declines: Sequence[Decline]) -> None:
         for decline in declines:
             self._metrics.judged(decline.ref.source, decline.ref.kind, Verdict.DECLINED, Via.PAYLOAD)
             self._log.info(

@@ -21,10 +21,11 @@ from reconciler.config.written import written
 from reconciler.drain import Drain
 from reconciler.embedded import Embedded
 from reconciler.endpoints import Endpoint, Own
-from reconciler.errors import ConfigError, NotAdopted
+from reconciler.errors import ConfigError, DatabaseUnavailable, NotAdopted
 from reconciler.metrics import Gauges, Metrics
 from reconciler.model import Verdict
 from reconciler.receive import Receiver
+from reconciler.spool import FILE, Spool
 from reconciler.store import database as databases
 from reconciler.store import environment, refetches, sources, statements, story, views
 from reconciler.store import migrate as migrations
@@ -130,9 +131,11 @@ class Ground:
 
 
 @contextmanager
-def grounded(settings: Settings) -> Iterator[Ground]:
+def grounded(settings: Settings, *, takes_deliveries: bool = False) -> Iterator[Ground]:
     """
     Yield what a process keeps, with the database open and of the right schema; close it after.
+
+    Where it *takes_deliveries*, the spool is opened, if one is configured.
 
     Raises `ConfigError` where the schema or the embedded server cannot be used, and `DatabaseUnavailable` where the
     database does not answer.
@@ -142,7 +145,8 @@ def grounded(settings: Settings) -> Iterator[Ground]:
         leads = Event()
         gauges = _Gauges(database, leads)
         metrics = Metrics(gauges.now)
-        yield Ground(database, listen_url, metrics, gauges, Receiver(database, {}, metrics), leads)
+        spool = _spool(settings, stack) if takes_deliveries and settings.web.spool else None
+        yield Ground(database, listen_url, metrics, gauges, Receiver(database, {}, metrics, spool=spool), leads)
 
 
 @contextmanager
@@ -384,6 +388,16 @@ def _budgets(sources: Sequence[Source], database: Database, metrics: Metrics, *,
         shared={each.name: told for each in sources if (told := speaks[each.name].shared(each)) is not None},
         allotments={each.name: speaks[each.name].allotments for each in sources},
     )
+
+
+def _spool(settings: Settings, stack: ExitStack) -> Spool:
+    try:
+        spool = Spool(settings.state_directory / FILE, most=settings.web.spool_max)
+    except DatabaseUnavailable as error:
+        message = f"web.spool: {error}; see to it that state_directory can be written, or set it to false"
+        raise ConfigError(message) from error
+    stack.callback(spool.close)
+    return spool
 
 
 def _built(settings: Settings, hands: Callable[[Source], Hands]) -> Mapping[str, Adapter]:

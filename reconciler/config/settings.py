@@ -79,11 +79,15 @@ class WebSettings:
     Attributes:
         max_body: Bytes of the largest delivery that is read.
         tolerance: How far a delivery's signed time may be from ours, either way.
+        spool: The state directory is durable: deliveries are kept there, and answered 200, while the database is away.
+        spool_max: Bytes that are kept so, at most.
     """
 
     listen: Listen = key(values.listen, "127.0.0.1:8080")
     max_body: int = key(values.size, "25MiB")
     tolerance: timedelta = key(values.span, "5m")
+    spool: bool = key(values.flag, default=False)
+    spool_max: int = key(values.size, "1GiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,12 +44,14 @@ class Course:
 
     Attributes:
         stale: Reads may show a state from before: then rows of kinds without a stamp may go back, and only then.
+        spool: Deliveries are kept on disk while the database is away.
     """
 
     seed: int
     providers: tuple[str, ...]
     acts: tuple[Act, ...]
     stale: bool
+    spool: bool
 
 
 def draw(seed: int) -> Course:
@@ -57,7 +59,7 @@ def draw(seed: int) -> Course:
     chance = Random(f"chaos {seed}")
     providers = tuple(sorted(chance.sample(PROVIDERS, chance.choice((1, 1, 2)))))
     lot = _Lot(chance, providers, stale=chance.random() < 0.5)
-    return Course(seed, providers, tuple(sorted(lot.acts())), lot.stale)
+    return Course(seed, providers, tuple(sorted(lot.acts())), lot.stale, spool=chance.random() < 0.5)
 
 
 class _Lot:

@@ -43,6 +43,7 @@ state_directory = {state}
 url = {url}
 [web]
 listen = "127.0.0.1:0"
+spool = {spool}
 [admin]
 listen = "127.0.0.1:0"
 [drain]
@@ -273,6 +274,7 @@ class Stage:
         told = _CONFIGURATION.format(
             state=json.dumps(str(self._folder / "state")),
             url=json.dumps(self._url),
+            spool=json.dumps(self.course.spool),
             nightly=f"{datetime.now(UTC) - timedelta(hours=2):%H:%M}",
         )
         tables = [each.part.configuration(each.url) for each in self._providers.values()]

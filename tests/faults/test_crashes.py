@@ -94,6 +94,7 @@ ELSEWHERE = {
     "drain.pausing.Pausing.refresh": _READS,
     "drain.pausing.Pausing.refuse": "a refusal that is not noted is met again by the next read",
     "drain.pausing.Pausing.seen": "a permission that is not noted is met again by the next read or list",
+    "receive.Receiver._move_some": "killed there in test_spool.py",
     "receive.Receiver.hindrance": _READS,
     "schedule.Schedule._tell_abandoned": "the runs it marks were abandoned before",
     "schedule.Schedule.look": _READS,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict
 
     from reconciler.receive import Limits, Reader
+    from reconciler.spool import Spool
     from reconciler.store.database import Database
     from reconciler.web.server import Patience
 
@@ -112,7 +113,11 @@ class Plain:
 
 @contextmanager
 def receiving(
-    database: Database, readers: Mapping[str, Reader] | None = None, *, limits: Limits = DEFAULTS
+    database: Database,
+    readers: Mapping[str, Reader] | None = None,
+    *,
+    limits: Limits = DEFAULTS,
+    spool: Spool | None = None,
 ) -> Iterator[Heard]:
     """Yield a receiver at work."""
     lines = LogCapture()
@@ -120,7 +125,7 @@ def receiving(
         structlog.PrintLogger(), processors=[lines], wrapper_class=structlog.make_filtering_bound_logger(0)
     )
     metrics = Metrics()
-    with Receiver(database, readers or {SOURCE: stripe()}, metrics, log=log, limits=limits) as receiver:
+    with Receiver(database, readers or {SOURCE: stripe()}, metrics, log=log, limits=limits, spool=spool) as receiver:
         yield Heard(receiver, metrics, lines.entries)
 
 
