@@ -157,8 +157,8 @@ class Outcome:
     positions: tuple[int, int]
     stored_stamp: datetime | None
     stored_positions: tuple[int, int] | None
-    held: bool = False
-    forgotten: bool = False
+    held: bool
+    forgotten: bool
 
     @property
     def ref(self) -> ObjectRef:
@@ -715,6 +715,7 @@ class _Applying:
             stored_stamp=None if row is None else row.source_updated_at,
             stored_positions=None if row is None else (row.read_from, row.read_until),
             held=judgement.held,
+            forgotten=False,
         )
 
 
@@ -734,6 +735,7 @@ def _of_forgotten(reading: Reading) -> Outcome:
         positions=(reading.read_from, reading.read_from if reading.read_until is None else reading.read_until),
         stored_stamp=None,
         stored_positions=None,
+        held=False,
         forgotten=True,
     )
 

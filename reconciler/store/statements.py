@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -27,13 +27,19 @@ def statements() -> dict[str, str]:
     for file in sorted(resources.files(__package__).iterdir(), key=lambda each: each.name):
         if not file.name.endswith(".sql"):
             continue
-        _, *parts = _HEAD.split(file.read_text(encoding="utf-8"))
-        for name, text in zip(parts[::2], parts[1::2], strict=True):
+        for name, statement in read(file.read_text(encoding="utf-8")):
             if name in found:
                 message = f"two statements are called {name}"
                 raise RuntimeError(message)
-            found[name] = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--")).strip()
+            found[name] = statement
     return found
+
+
+def read(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each statement of one file's *text* with its name, without comments."""
+    _, *parts = _HEAD.split(text)
+    for name, statement in zip(parts[::2], parts[1::2], strict=True):
+        yield name, "\n".join(line for line in statement.splitlines() if not line.lstrip().startswith("--")).strip()
 
 
 def run(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> int:

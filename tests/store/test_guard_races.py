@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from reconciler.model import ObjectRef, Reading
     from reconciler.store.events import Receipt
     from reconciler.store.refetches import Leased
-    from tests.store.stage import Stage
+    from tests.store.stage import Shown, Stage
 
 
 @pytest.fixture
@@ -98,32 +98,47 @@ def test_new_rows_in_opposite_order(stage: Stage) -> None:
         assert all(stage.stands(ref, alive("y", 2)) for ref in refs)
 
 
-def test_row_written_while_we_waited_for_it(lone_stage: Stage) -> None:
-    """A row that a later transaction wrote while we waited for its lock is no row from before a failover."""
-    stage = lone_stage
-    ref = stage.ref()
-    stage.apply(stage.reading(ref, alive("a", 1), (10, 20)))
-
-    def hold(connection: Connection) -> None:
-        connection.execute(text("SELECT FROM objects FOR UPDATE"))
+def overtaken(stage: Stage, ref: ObjectRef, *, earlier: Shown, later: Shown) -> tuple[guard.Outcome, guard.Outcome]:
+    """Apply *later* while *earlier*, which has drawn its position, waits for the row; return what came of both."""
 
     def write() -> list[guard.Outcome]:
-        return stage.apply(stage.reading(ref, alive("b", 2), (30, 40)))
+        return stage.apply(stage.reading(ref, earlier, (30, 40)))
 
     with ThreadPoolExecutor(1) as pool:
         with stage.database.transaction() as connection:
-            hold(connection)
+            connection.execute(text("SELECT FROM objects FOR UPDATE"))
             waiting = pool.submit(write)
             wait_for_a_lock(stage)
-            readings = [stage.reading(ref, alive("c", 3), (stage.position(), None))]
-            later = guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
-        outcomes = waiting.result(PATIENCE)
+            readings = [stage.reading(ref, later, (stage.position(), None))]
+            [first] = guard.apply(connection, readings, origin=Origin(Via.SWEEP), mirror=stage.mirror, now=stage.clock)
+        [second] = waiting.result(PATIENCE)
+    return second, first
 
-    [outcome] = outcomes
-    assert later[0].verdict is APPLIED
+
+def test_row_written_while_we_waited_for_it(lone_stage: Stage) -> None:
+    """A row that a later transaction wrote while we waited for its lock is no row from before a failover."""
+    ref = lone_stage.ref()
+    lone_stage.apply(lone_stage.reading(ref, alive("a", 1), (10, 20)))
+
+    outcome, later = overtaken(lone_stage, ref, earlier=alive("b", 2), later=alive("c", 3))
+
+    assert later.verdict is APPLIED
     assert outcome.verdict is DECLINED
     assert outcome.because == "its stamp is older, and it was read before"
-    assert stage.position() < FIRST_DRAWN + 100
+    assert lone_stage.position() < FIRST_DRAWN + 100
+
+
+def test_ladder_climbed_while_we_waited_for_its_row(lone_stage: Stage) -> None:
+    """A ladder that a later transaction climbed while we waited for the row's lock is none from before a failover."""
+    ref = lone_stage.ref()
+    lone_stage.apply(lone_stage.reading(ref, GONE, (10, 20)))
+
+    outcome, later = overtaken(lone_stage, ref, earlier=alive("b", 2), later=alive("c", 3))
+
+    assert [outcome.verdict, later.verdict] == [TIED, TIED]
+    assert outcome.seen == later.seen
+    assert outcome.seen.until == later.positions[1]
+    assert lone_stage.position() < FIRST_DRAWN + 100
 
 
 def test_row_deleted_by_hand_between_the_two_statements(lone_stage: Stage) -> None:

@@ -38,6 +38,8 @@ OUTCOME = Outcome(
     positions=(5, 9),
     stored_stamp=AT,
     stored_positions=(2, 4),
+    held=False,
+    forgotten=False,
 )
 
 
