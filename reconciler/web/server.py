@@ -68,7 +68,7 @@ class Patience:
         head: Until the head of a request is complete, from the connection or its first byte.
         request: Until its body has come, too; an application may be less patient.
         idle: Between two requests.
-        head_bytes: Of request line and headers.
+        head_bytes: Of request line and headers; also of what is sent within a body and is no part of it.
     """
 
     head: float = 10.0
@@ -184,7 +184,8 @@ class _Bounded(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._in_head = False
-        self._received = 0  # bytes since the chunk in which this head began
+        self._in_request = False
+        self._received = 0  # bytes since the chunk in which this head began, or in which a part of the body was
         self._head = 0  # bytes of the parts of this head that are complete
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -201,12 +202,14 @@ class _Bounded(HttpToolsProtocol):
         if self._in_head and self._received > self.bounds.head_bytes:
             self.transport.write(_HEAD_TOO_LARGE)
             self.transport.close()
+        elif self._in_request and self._received > self.bounds.head_bytes:
+            self.transport.close()  # trailers, or what stands between chunks: no body is like that
         elif self._is_idle():
             self._close_in(self.bounds.idle)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._received, self._head = True, 0, 0
+        self._in_head, self._in_request, self._received, self._head = True, True, 0, 0
         self._close_in(self.bounds.head)
 
     def on_url(self, url: bytes) -> None:
@@ -214,6 +217,8 @@ class _Bounded(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:  # a trailer: uvicorn would add it to the headers, which are being read by now
+            return
         self._head += len(name) + len(value)
         super().on_header(name, value)
 
@@ -225,7 +230,12 @@ class _Bounded(HttpToolsProtocol):
         super().on_headers_complete()
         self._begun = True
 
+    def on_body(self, body: bytes) -> None:
+        self._received = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._in_request = False
         self._close_in(None)
         super().on_message_complete()
 

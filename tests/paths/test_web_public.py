@@ -460,6 +460,39 @@ def test_a_head_without_end(web: Listening, size: int) -> None:
     assert post(web, event()).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("begun", "endless"),
+    [
+        (b"1\r\n{\r\n0\r\n", b"X-Trailer: " + b"x" * 80 + b"\r\n"),
+        (b"1\r\n{\r\n0\r\nX-Trailer: ", b"x" * 90),
+        (b"1;", b"x" * 90),
+    ],
+    ids=["trailers", "trailer", "extension"],
+)
+def test_what_is_no_part_of_a_body(web: Listening, begun: bytes, endless: bytes) -> None:
+    """What is sent beside a chunked body is bounded as a head is: nobody can fill our memory with it."""
+    head = request(INBOX, headers={"Transfer-Encoding": "chunked", "Connection": "keep-alive"})
+
+    answer = said(web.port, head + begun, *[endless * 100] * 20, within=5.0)
+
+    assert answer == b""
+    assert post(web, event()).status_code == 200
+
+
+def test_trailers_are_no_headers(web: Listening, database: Database) -> None:
+    """A signature that comes after the body vouches for nothing; a body in many chunks is no head."""
+    small, large = event(), event(2, note="x" * 300_000)
+    [(name, value)] = signature(small).items()
+    pieces = chunked(*(large[start : start + 1000] for start in range(0, len(large), 1000)))
+    head = {"Transfer-Encoding": "chunked"}
+
+    late = said(web.port, request(INBOX, chunked(small)[:-2] + f"{name}: {value}\r\n\r\n".encode(), head))
+    early = said(web.port, request(INBOX, pieces, head | signature(large)))
+
+    assert (status(late), status(early)) == (400, 200)
+    assert events(database) == ["evt_2"]
+
+
 def test_many_ordinary_headers(web: Listening) -> None:
     """A head within the bound passes, whatever proxies have added."""
     body = event()
