@@ -160,7 +160,8 @@ def _show(output: Output, report: Told) -> None:
     mended = "nothing is repaired" if report["dry_run"] else "repaired"
     found = f"{len(drift)} drifted, {mended}" if drift else "no drift"
     if fresh := sum(kind["in_flight"] for kind in report["kinds"]):
-        found += f"; {fresh} put right that changed too lately to be called drift"
+        done = "differ" if report["dry_run"] else "put right"
+        found += f"; {fresh} {done} that changed too lately to be called drift"
     output.line(f"run {report['id']} {report['state']}{because}; {found}")
 
 

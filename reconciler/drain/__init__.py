@@ -6,7 +6,7 @@ only inferred is read twice; a provider that answers nobody is paused, and nobod
 """
 
 from reconciler.drain.draining import Drain
-from reconciler.drain.drifting import what_drifted
+from reconciler.drain.drifting import is_in_flight, what_drifted
 from reconciler.drain.looking import Looked
 
-__all__ = ["Drain", "Looked", "what_drifted"]
+__all__ = ["Drain", "Looked", "is_in_flight", "what_drifted"]

@@ -8,9 +8,10 @@ from reconciler.model import Change, Reason, Verdict
 from reconciler.store.runs import Drift
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
 
+    from reconciler.model import Snapshot
     from reconciler.store.events import OpenEvent
     from reconciler.store.guard import Outcome
     from reconciler.store.refetches import Leased
@@ -40,9 +41,12 @@ def drift_of(
     return [Drift(leased.ref, what, cause, outcome.diff)]
 
 
-def is_in_flight(outcome: Outcome, *, asked: Sequence[OpenEvent], waiting: Sequence[Asking], within: timedelta) -> bool:
-    """Say whether the object changed so lately, by its provider's times, that a notification may be on its way."""
-    told = [each.changed_at for each in waiting] + [event.occurred_at for event in asked]
-    told.append(outcome.reading.snapshot.stamp)
-    changed = max((time for time in told if time is not None), default=None)
-    return changed is not None and outcome.reading.snapshot.observed_at - changed < within
+def is_in_flight(snapshot: Snapshot, told: Iterable[datetime | None], *, within: timedelta) -> bool:
+    """
+    Say whether the object changed so lately that a notification may be on its way.
+
+    That is by its provider's times: its stamp, and what events and feeds have *told*. One that is further ahead than
+    *within* says nothing, or drift of an object with a poisoned stamp would never be called so.
+    """
+    times = (snapshot.stamp, *told)
+    return any(time is not None and abs(snapshot.observed_at - time) < within for time in times)

@@ -229,7 +229,8 @@ class Looking:
         self, connection: Connection, leased: Leased, outcome: Outcome, asked: _Asked
     ) -> Sequence[runs.Drift]:
         """Tell the runs that wait what the read came to, and put on record what it had to correct."""
-        in_flight = is_in_flight(outcome, asked=asked.events, waiting=asked.runs, within=self._in_flight)
+        told = [each.changed_at for each in asked.runs] + [event.occurred_at for event in asked.events]
+        in_flight = is_in_flight(outcome.reading.snapshot, told, within=self._in_flight)
         if outcome.wanted is not None and not outcome.ladder:
             runs.defer(connection, leased, later=outcome.wanted)
         else:

@@ -288,6 +288,19 @@ def stored(connection: Connection, refs: Sequence[ObjectRef]) -> dict[ObjectRef,
     return {ObjectRef(row.source, row.scope, row.kind, row.id): row for row in found}
 
 
+def told(
+    connection: Connection, refs: Sequence[ObjectRef], hints: Sequence[Hint]
+) -> dict[ObjectRef, list[datetime | None]]:
+    """Return when each of *refs* changed as open events and *hints* tell."""
+    changed: dict[ObjectRef, list[datetime | None]] = {ref: [] for ref in refs}
+    for row in statements.rows(connection, "open_events_of", refetches.keys(refs)) if refs else ():
+        changed[ObjectRef(row.source, row.scope, row.kind, row.id)].append(row.occurred_at)
+    for hint in hints:
+        if hint.ref in changed:
+            changed[hint.ref].append(hint.changed_at)
+    return changed
+
+
 def newest_shape(connection: Connection, source: str, kind: str) -> int:
     """Return the number of the kind's current shape."""
     return int(statements.one(connection, "newest_shape", {"source": source, "kind": kind}).n)
@@ -312,9 +325,9 @@ def count_left(connection: Connection, run_id: int) -> int:
 
 def missed(connection: Connection, hints: Sequence[Hint]) -> frozenset[ObjectRef]:
     """Return the objects of those hints whose event was never received."""
-    told = {hint.event_id: hint.ref for hint in hints if hint.event_id is not None}
+    told = [hint for hint in hints if hint.event_id is not None]
     if not told:
         return frozenset()
-    parameters = {"source": next(iter(told.values())).source, "event_ids": list(told)}
+    parameters = {"source": told[0].ref.source, "event_ids": [hint.event_id for hint in told]}
     received = {row.event_id for row in statements.rows(connection, "received_events", parameters)}
-    return frozenset(ref for event_id, ref in told.items() if event_id not in received)
+    return frozenset(hint.ref for hint in told if hint.event_id not in received)

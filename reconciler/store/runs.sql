@@ -299,6 +299,16 @@ FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::tex
 JOIN objects AS mine
     ON (mine.source, mine.scope, mine.kind, mine.id) = (incoming.source, incoming.scope, incoming.kind, incoming.id);
 
+-- name: open_events_of
+-- When that happened which the open events of these objects tell.
+SELECT named.source, named.scope, named.kind, named.id, event.occurred_at
+FROM unnest(%(source)b::text[], %(scope)b::text[], %(kind)b::text[], %(id)b::text[]) AS incoming(source, scope, kind, id)
+JOIN event_objects AS named
+    ON (named.source, named.scope, named.kind, named.id)
+     = (incoming.source, incoming.scope, incoming.kind, incoming.id)
+JOIN webhook_events AS event ON (event.source, event.event_id) = (named.source, named.event_id)
+WHERE event.outcome IS NULL;
+
 -- name: newest_shape
 -- The number of the current shape of this kind.
 SELECT COALESCE(max(n), 0) AS n FROM shapes WHERE source = %(source)s AND kind = %(kind)s;

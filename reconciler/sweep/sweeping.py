@@ -522,7 +522,12 @@ class Sweep:
     def _taking(self, going: Going, adapter: Adapter) -> Taking:
         if going.asked.dry_run:
             return Comparing(
-                going, database=self._database, mirror=self._mirror, adapter=adapter, budgets=self._budgets
+                going,
+                database=self._database,
+                mirror=self._mirror,
+                adapter=adapter,
+                budgets=self._budgets,
+                in_flight=self._schedule.in_flight,
             )
         return Repairing(
             going,

@@ -9,7 +9,7 @@ import structlog
 
 from reconciler import content
 from reconciler.budgets import Lane
-from reconciler.drain import what_drifted
+from reconciler.drain import is_in_flight, what_drifted
 from reconciler.model import Change, Hint, Origin, Reason
 from reconciler.store import forgetting, guard, refetches, runs
 from reconciler.store.refetches import Want
@@ -111,19 +111,28 @@ class Repairing:
             self._log.warning("drift.repaired", ref=str(each.ref), what=each.what, run_id=self._going.run_id)
 
     def _is_in_flight(self, outcome: Outcome) -> bool:
-        snapshot = outcome.reading.snapshot
-        return snapshot.stamp is not None and snapshot.observed_at - snapshot.stamp < self._in_flight
+        return is_in_flight(outcome.reading.snapshot, (), within=self._in_flight)
 
 
 class Comparing:
     """Put on record what differs, and leave everything as it is."""
 
-    def __init__(self, going: Going, *, database: Database, mirror: Mirror, adapter: Adapter, budgets: Budgets) -> None:
+    def __init__(
+        self,
+        going: Going,
+        *,
+        database: Database,
+        mirror: Mirror,
+        adapter: Adapter,
+        budgets: Budgets,
+        in_flight: timedelta,
+    ) -> None:
         self._going = going
         self._database = database
         self._mirror = mirror
         self._adapter = adapter
         self._budgets = budgets
+        self._in_flight = in_flight
         self._compared: set[ObjectRef] = set()
 
     def snapshots(self, report: KindReport, readings: Sequence[Reading], via: Via) -> None:  # noqa: ARG002 - nothing is written
@@ -139,13 +148,9 @@ class Comparing:
                 if ref not in self._compared
             ]
         report.calls += calls.count
-        with self._database.transaction() as connection:
-            missed = runs.missed(connection, hints)
-        self._compare(report, read, missed)
+        self._compare(report, read, hints)
 
-    def _compare(
-        self, report: KindReport, snapshots: Sequence[Snapshot], missed: frozenset[ObjectRef] = frozenset()
-    ) -> None:
+    def _compare(self, report: KindReport, snapshots: Sequence[Snapshot], hints: Sequence[Hint] = ()) -> None:
         fresh = {snapshot.ref: snapshot for snapshot in snapshots if snapshot.ref not in self._compared}
         self._compared.update(fresh)
         with self._database.transaction() as connection:
@@ -155,13 +160,19 @@ class Comparing:
             )
             fresh = {ref: snapshot for ref, snapshot in fresh.items() if ref not in forgotten}
             rows = runs.stored(connection, list(fresh))
+            missed = runs.missed(connection, hints)
+            told = runs.told(connection, list(fresh), hints)
         found = [self._differs(snapshot, rows.get(ref)) for ref, snapshot in fresh.items()]
-        drift = [
+        differing = [
             replace(each, cause="missed_notification") if each.ref in missed and each.what == "differs" else each
             for each in found
             if each is not None
         ]
-        report.unchanged += len(found) - len(drift)
+        drift = [
+            each for each in differing if not is_in_flight(fresh[each.ref], told[each.ref], within=self._in_flight)
+        ]
+        report.unchanged += len(found) - len(differing)
+        report.in_flight += len(differing) - len(drift)
         run_id = self._going.run_id
         self._database.commit(lambda connection: runs.drifted(connection, drift, run_id=run_id, repaired=False))
 

@@ -529,6 +529,39 @@ def test_an_object_that_changed_just_now_is_in_flight(bench: Bench) -> None:
     assert told.kinds["customer"]["in_flight"] == 1
 
 
+def test_a_dry_run_finds_it_in_flight_too(bench: Bench) -> None:
+    """What a run would not call drift, a dry run does not either, and leaves as it is: listed, by a hint, told."""
+    [one] = make(bench, 1)
+    swept(bench)
+    swept(bench, "product")
+    before = bench.versions()
+    bench.act("change", id_=one)
+    bench.tell(*bench.act("create", id_="cus_told"))
+    bench.act("create", id_="cus_new")
+    bench.act("create", "product", "prod_new")
+    patient = sweep_on(bench, in_flight=timedelta(minutes=5))
+
+    told = swept(bench, sweep=patient, dry_run=True)
+    listed = swept(bench, "product", sweep=patient, full=True, dry_run=True)
+
+    assert (told.drift, told.kinds["customer"]["in_flight"]) == ([], 3)
+    assert (listed.drift, listed.kinds["product"]["in_flight"]) == ([], 1)
+    assert bench.versions() == before
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_stamp_of_the_future_hides_no_drift(bench: Bench, dry_run: bool) -> None:  # noqa: FBT001 - both are the test
+    """An object whose stamp is a year ahead is not in flight for a year: its drift is drift."""
+    swept(bench, "product")
+    bench.act("create", "product", "prod_1", at=int(bench.hands.now) + 365 * 86400)
+    patient = sweep_on(bench, in_flight=timedelta(minutes=5))
+
+    told = swept(bench, "product", sweep=patient, full=True, dry_run=dry_run)
+
+    assert [(id_, what) for id_, what, _ in told.drift] == [("prod_1", "missing")]
+    assert told.kinds["product"]["in_flight"] == 0
+
+
 def test_a_created_object_that_nobody_told_of_is_missing(bench: Bench) -> None:
     """An object that a later sweep finds new is drift: missing, for a missed notification."""
     make(bench)
