@@ -100,16 +100,16 @@ class EarlyReads:
         lag, read_at = self._mirror.rules.read_lag, outcome.reading.snapshot.observed_at
         told = {event.event_id: event.occurred_at for event in asked if event.occurred_at is not None}
         newest = max(told.values(), default=None)
-        if newest is None or newest + lag <= read_at:
+        if newest is None or read_at - newest >= lag:
             return Early(None, replace(outcome.seen, confirmed=None))
-        waiting = tuple(event_id for event_id, occurred_at in told.items() if occurred_at + lag > read_at)
+        waiting = tuple(event_id for event_id, occurred_at in told.items() if read_at - occurred_at < lag)
         if outcome.seen.confirmed == newest:
             left = _left(connection, leased, now, within=2 * lag)
             return Early(left, outcome.seen, waiting=waiting)
         if self._shown(connection, leased, outcome, [each for each in waiting if told[each] == newest]):
             return Early(None, replace(outcome.seen, confirmed=None))
         # An event dated in the future must not postpone its own confirmation for long.
-        wait = min(newest + lag - read_at, 2 * lag)
+        wait = min(lag - (read_at - newest), 2 * lag)
         return Early(wait, replace(outcome.seen, confirmed=newest), waiting=waiting)
 
     def _shown(self, connection: Connection, leased: Leased, outcome: Outcome, event_ids: Sequence[str]) -> bool:

@@ -250,6 +250,19 @@ def test_an_event_of_the_future(bench: Bench) -> None:
     assert bench.outcomes() == {created: "done"}
 
 
+def test_an_event_at_the_end_of_time(bench: Bench) -> None:
+    """An event of the last moment that a date can name costs nothing but a reread."""
+    [created] = bench.act("create", id_="cus_1")
+    bench.deliver(bench.event(created) | {"api_version": "2020-08-27"})
+    with bench.database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE webhook_events SET occurred_at = '9999-12-31 23:59:59.999999Z'")
+
+    bench.quiet(within=5)
+
+    assert bench.versions() == {"cus_1": 1}
+    assert bench.outcomes() == {created: "done"}
+
+
 def test_wants_do_not_confirm(bench: Bench) -> None:
     """A read that somebody wants before its time does not stand for the one that confirms."""
     [created] = bench.act("create", id_="cus_1")
