@@ -100,7 +100,7 @@ IGNORED: Final[Mapping[str, str]] = {
 """Events that name nothing of any kind, and why."""
 _LOSING: Final = {"deleted": "uninstalled", "suspend": "suspended"}
 # After these an object's stamp is that of a state before; a payload's repository may be, too, but for its own event.
-_LEAVING: Final = frozenset({"deleted", "transferred"})
+_LEAVING: Final = ("deleted", "transferred")
 
 
 def named(

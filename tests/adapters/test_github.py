@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from adapters.github import KINDS, App, Limits, limits
@@ -273,6 +273,7 @@ def test_kinds_that_are_not_mirrored_are_not_named(github_at: MakeGitHub) -> Non
     st.sampled_from(["issues", "issue_comment", "label", "repository", "sub_issues", "ping"]),
     st.sampled_from(["application/json", "application/x-www-form-urlencoded", ""]),
 )
+@example({"action": ["deleted"], "issue": issue(7), "repository": repository()}, "issues", "application/json")
 def test_any_payload_is_read_or_refused(github_at: MakeGitHub, tree: Any, event: str, content_type: str) -> None:
     """Whatever an authentic delivery holds, it is read or is malformed, and nothing else happens."""
     delivery = delivered(json.dumps(tree).encode(), event, content_type=content_type)
