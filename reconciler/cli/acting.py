@@ -91,7 +91,9 @@ def replay(
         str | None, typer.Option("--state", metavar="STATE", help="Events in this state; dead: every dead letter.")
     ] = None,
     since: options.Since = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="So many at most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, max=options.MOST, help="So many at most.")
+    ] = None,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=0.01, help="So many objects a second of each source.")
     ] = replays.RATE,

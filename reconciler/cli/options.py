@@ -58,7 +58,10 @@ Since: TypeAlias = Annotated[
 Receipt: TypeAlias = Annotated[
     Path | None, typer.Option("--check", metavar="FILE", help="Instead, say whether this receipt (JSON) holds.")
 ]
-Limit: TypeAlias = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="So many at most.")]
+MOST = 1_000_000_000
+"""More of anything than a listing could hold."""
+
+Limit: TypeAlias = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="So many at most.")]
 
 
 def settings(context: typer.Context, file: Path | None) -> Settings:

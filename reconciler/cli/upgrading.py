@@ -36,7 +36,9 @@ def upgrade_api(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Compare, and change nothing; this is all it does.")
     ] = False,
-    sample: Annotated[int, typer.Option("--sample", metavar="N", min=1, help="So many objects of each kind.")] = 5,
+    sample: Annotated[
+        int, typer.Option("--sample", metavar="N", min=1, max=options.MOST, help="So many objects of each kind.")
+    ] = 5,
     config: options.ConfigFile = None,
     shape: options.Shape = None,
 ) -> None:
