@@ -1439,7 +1439,11 @@ def test_one_scope_and_one_shape(stripe_at: MakeStripe) -> None:
     adapter = stripe_at()
 
     assert adapter.scopes() == ("",)
-    assert adapter.shape("customer") == {"adapter": "1", "api_version": API_VERSION}
+    assert adapter.shape("customer") == {
+        "adapter": "1",
+        "api_version": API_VERSION,
+        "without": sorted(SECRETS),
+    }
     assert adapter.shape("customer") != stripe_at(api_version="2025-03-31.basil").shape("customer")
 
 
