@@ -581,10 +581,12 @@ class Count:
 
     Attributes:
         exact: The provider counted them; else it is an estimate, or there are more than it counts.
+        pages: Calls that listing them all takes; None: as many as there are pages.
     """
 
     objects: int
     exact: bool
+    pages: int | None = None
 
 
 @runtime_checkable

@@ -228,11 +228,13 @@ class Page:
 
     Attributes:
         validators: What marks it as it is now, by its address; kept with the watermark, for whoever lists it next.
+        since_begun: It shows what was read at any time since the listing began, not since this page was asked for.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
     hints: tuple[Hint, ...] = ()
     validators: Mapping[str, Body] = field(default_factory=dict)
+    since_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)

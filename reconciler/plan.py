@@ -157,7 +157,7 @@ def _sampled(adapter: Asked, kind: Kind, scopes: Sequence[str], spent: Calls) ->
             count = _listed(adapter, kind, scope, count, sample, spent)
         sample.objects += count.objects
         sample.exact = sample.exact and count.exact
-        sample.pages += max(1, math.ceil(count.objects / kind.page))
+        sample.pages += count.pages or max(1, math.ceil(count.objects / kind.page))
     return sample
 
 

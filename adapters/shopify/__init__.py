@@ -30,9 +30,14 @@ Changed since
     failures, and each stamp is compared with what was asked for. Ascending, so that what changes meanwhile comes again
     at the end. A connection ends without a word after 25,000 objects (DOC, api/usage/limits): long before that it is
     begun anew from the last stamp; a second with more than that is walked by id. Variants cannot be sorted by stamp
-    (SCHEMA): by id. A crawl goes by id, each page a search of its own, which no change can shift. Inventory items take
-    no sort key at all (SCHEMA): that they come by id is [U], and one that does not ends the list with an error.
-    Locations cannot be searched by stamp (SCHEMA): they are listed whole.
+    (SCHEMA): by id. A crawl goes by id, each page a search of its own, which no change can shift; of a kind with more
+    than 5,000 objects a bulk operation shows what is beyond the first page (DOC, api/usage/bulk-operations/queries). It
+    shows what was read at any time until its end, which counts for no later than the listing's beginning. Only one that
+    is complete is believed, and that shows no fewer objects than it and the shop count; else the kind is paged through.
+    It cannot be asked for a list that is to be cut (a discount's codes). Where several operations run already Shopify
+    refuses another; one that a dead process left is not taken over. Inventory items take no sort key at all (SCHEMA):
+    that they come by id is [U], and one that does not ends the list with an error. Locations cannot be searched by
+    stamp (SCHEMA): they are listed whole.
     Refunds and fulfillments have no list: they are those of the orders that changed. Inventory levels are listed at
     each location by `updated_at`, in no order that is promised: a location with more than a connection shows is left
     for the levels of all items, which is how they are crawled. That a level's `updatedAt` moves with each of its
@@ -70,7 +75,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from adapters.shopify import documents, webhooks
+from adapters.shopify import bulk, documents, webhooks
+from adapters.shopify.bulk import Bulk
 from adapters.shopify.calls import AccessToken, Calls, ClientCredentials
 from adapters.shopify.counting import counted
 from adapters.shopify.documents import Documents
@@ -157,12 +163,15 @@ class Shopify:
         extra_fields: Mapping[str, Sequence[str]] | None = None,
         notices: Notices = unheard,
         timeout: tuple[float, float] = (3.05, 20.0),
+        bulk_above: int = bulk.ABOVE,
+        bulk_pause: float = 5.0,
     ) -> None:
         """
         Raise `ConfigError` for a shop, version, kind, field or credential that cannot be used; nothing is called yet.
 
         *kinds* None means the core ones. What was created before *backfill_since* no crawl shows. *extra_fields* are
-        asked for besides, by kind. *timeout* holds the seconds to connect and those until an answer is complete.
+        asked for besides, by kind. *timeout* holds the seconds to connect and those until an answer is complete. A kind
+        with more than *bulk_above* objects is crawled by a bulk operation, looked at every *bulk_pause* seconds.
         """
         self.source = source
         self._rows = _rows(source, kinds)
@@ -188,7 +197,8 @@ class Shopify:
             notices=notices,
             clock=clock,
         )
-        self._lists = Lists(self._calls, self._documents, source=source)
+        in_bulk = Bulk(self._calls, self._documents, source=source, above=bulk_above, pause=bulk_pause)
+        self._lists = Lists(self._calls, self._documents, in_bulk, source=source)
         self._subscriptions = Subscriptions(self._calls, shop=self._shop, rows=self._rows)
 
     def __repr__(self) -> str:
@@ -270,7 +280,9 @@ class Shopify:
 
     def count(self, kind: str, scope: str) -> Count | None:  # noqa: ARG002 - there is one
         """Return how many the shop counts; None for a kind that it does not count."""
-        return counted(self._calls, self._row(kind), begins=self._backfill)
+        row = self._row(kind)
+        count = counted(self._calls, row, begins=self._backfill)
+        return count and replace(count, pages=self._lists.price(row, count.objects))
 
     def faults(self) -> Sequence[str]:
         """Return a sentence for each of the extra fields that the schema does not have."""

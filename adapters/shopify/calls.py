@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
 from decimal import Decimal
@@ -19,7 +20,7 @@ from reconciler.adapter import Issued, unheard
 from reconciler.errors import AccessLost, SourceBusy, SourceRefused, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from reconciler.adapter import Budget, Notices, Tokens
@@ -158,6 +159,16 @@ class Calls:
         if warned := _warnings(body):
             raise SourceRefused(f"{operation}: the search was not understood: {warned}")
         return Answered(data, _date(answer) or self.now())
+
+    @contextmanager
+    def paid(self, operation: str) -> Iterator[Callable[[str], None]]:
+        """Pay for a call that is made elsewhere, and yield what is told its answer's status; without one it failed."""
+        self._budget.spend(operation)
+        told: list[str] = []
+        try:
+            yield told.append
+        finally:
+            self._budget.answered(operation, told[0] if told else "refused")
 
     def issue(self, client_id: str, client_secret: str) -> Issued:
         """Return a new token for a client's credentials; raises a `SourceError`."""

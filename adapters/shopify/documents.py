@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,22 @@ SHOP: Final = "query shop { shop { id myshopifyDomain } }"
 
 SCOPES: Final = "query scopes { currentAppInstallation { accessScopes { handle } } }"
 """What the app may see."""
+
+RUN: Final = """mutation run($query: String!) {
+  bulkOperationRunQuery(query: $query, groupObjects: true) {
+    bulkOperation { id }
+    userErrors { code message }
+  }
+}"""
+"""Begins a bulk operation whose result has an object's own lists right after it."""
+
+OPERATION: Final = """query operation($id: ID!) {
+  bulkOperation(id: $id) { id status errorCode objectCount rootObjectCount url }
+}"""
+"""How a bulk operation stands."""
+
+CANCEL: Final = "mutation cancel($id: ID!) { bulkOperationCancel(id: $id) { userErrors { message } } }"
+"""Ends a bulk operation."""
 
 FIELDS: Final = "query fields($type: String!) { __type(name: $type) { fields { name } } }"
 """What the schema has of a type."""
@@ -39,6 +56,8 @@ DESTROYED: Final = """query destroyed($query: String!, $first: Int!, $after: Str
 """The shop's history, oldest first."""
 
 _FRAGMENT: Final = re.compile(r"^fragment (\w+) on .*?^}$", re.MULTILINE | re.DOTALL)
+_OWN_LIST: Final = re.compile(r"(\w+)\(first: [^)]*\) \{ nodes \{ (\.\.\.\w+) \} pageInfo \{ \.\.\.place \} \}")
+_PLACE: Final = re.compile(r"^fragment place on .*?^}\n?", re.MULTILINE | re.DOTALL)
 _SPREAD: Final = re.compile(r"\.\.\.(\w+)")
 
 
@@ -77,6 +96,21 @@ class Documents:
             f"{row.list}(query: $query, first: $first, after: $after{given}) {{ "
             f"nodes {{ {_shown(row)} }} pageInfo {{ ...place }} }} }}"
         )
+
+    def bulk(self, row: Row, search: str) -> str | None:
+        """
+        Return the query by which a bulk operation shows every object, each of its own lists whole.
+
+        None for a kind that holds a list which is cut on purpose: an operation would show all of it.
+        """
+        given = ", ".join(each for each in (row.given, f"query: {json.dumps(search)}" if search else "") if each)
+        operation = f"{{ {row.list}{f'({given})' if given else ''} {{ edges {{ node {{ ...{row.kind.name} }} }} }} }}"
+        text = _OWN_LIST.sub(r"\1 { edges { node { \2 } } }", self._with_used(operation))
+        return None if "first:" in text else _PLACE.sub("", text)
+
+    def type_of(self, part: Part) -> str:
+        """Return the type of what a list of an object's own holds."""
+        return self._fragments[part.fragment].split()[3]
 
     def part(self, row: Row, part: Part) -> str:
         """Return the document that goes on in an object's own list."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from adapters.shopify.bulk import Bulk
     from adapters.shopify.calls import Answered, Calls
     from adapters.shopify.documents import Documents
     from adapters.shopify.rows import Row
@@ -37,8 +39,8 @@ Listed: TypeAlias = "Iterator[tuple[list[Body], datetime]]"
 class Lists:
     """The lists of one shop."""
 
-    def __init__(self, calls: Calls, asked: Documents, *, source: str) -> None:
-        self._calls, self._documents, self._source = calls, asked, source
+    def __init__(self, calls: Calls, asked: Documents, bulk: Bulk, *, source: str) -> None:
+        self._calls, self._documents, self._bulk, self._source = calls, asked, bulk, source
         self._changes: Mapping[Walk, Callable[[Row, datetime], Listed]] = {
             Walk.STAMP: self._by_stamp,
             Walk.ID: lambda row, since: self.by_id(row, updated_since(since)),
@@ -64,11 +66,38 @@ class Lists:
             yield from self._destroyed(row, since)
 
     def every(self, row: Row, begins: datetime | None) -> Iterator[Page]:
-        """Yield all there are; of what has an age, those made since *begins*."""
+        """Yield all there are; of what has an age, those made since *begins*. Of very many, a bulk operation tells."""
         begins = begins if row.walk in _AGED else None
         search = "" if begins is None or not row.created else f"{row.created}:>='{written(begins)}'"
-        for found, observed_at in self._all[row.walk](row, search):
+        pages = self._all[row.walk](row, search)
+        for found, observed_at in pages:
             yield self.page(row, found, observed_at, begins=begins)
+            in_bulk = self._bulk.every(row, search) if len(found) >= row.kind.page else None
+            if in_bulk is not None:
+                yield from self._others(row, found, in_bulk, observed_at, begins=begins)
+                return
+            break
+        for found, observed_at in pages:
+            yield self.page(row, found, observed_at, begins=begins)
+
+    def _others(
+        self,
+        row: Row,
+        listed: Sequence[Body],
+        in_bulk: Iterator[list[Body]],
+        observed_at: datetime,
+        *,
+        begins: datetime | None,
+    ) -> Iterator[Page]:
+        """Yield what a bulk operation shows besides what was *listed* before it began."""
+        seen = {node.get("id") for node in listed}
+        for found in in_bulk:
+            others = [body for body in found if body.get("id") not in seen]
+            yield replace(self.page(row, others, observed_at, begins=begins), since_begun=True)
+
+    def price(self, row: Row, objects: int) -> int | None:
+        """Return how many calls it takes to list so many *objects*; None: as many as there are pages."""
+        return self._bulk.price(row, objects)
 
     def by_id(self, row: Row, search: str) -> Listed:
         """Yield the pages of what *search* finds, by id: each asks for what is beyond the last."""

@@ -64,6 +64,16 @@ def onward(operation: str, before: str | None, connection: JSON) -> str | None:
     return following
 
 
+def number_in(body: Body, name: str) -> int:
+    """Return a number that Shopify writes as a number or, where it may be large, as a text."""
+    value = body.get(name)
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if not isinstance(value, int):
+        raise SourceUnavailable(f"the answer holds no number {name}")
+    return value
+
+
 def floor(moment: datetime) -> datetime:
     """Return *moment* in UTC and whole seconds, as Shopify counts."""
     return moment.astimezone(UTC).replace(microsecond=0)

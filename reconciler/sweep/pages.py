@@ -54,7 +54,8 @@ def listed(pages: Iterator[Page], *, database: Database, budgets: Budgets, ended
     """
     Yield every page of *pages*, asking for the next ones meanwhile, a few ahead.
 
-    Positions are drawn right before and right after each request. Whatever the feed raises is raised here, after the
+    Positions are drawn right before and right after each request; a page of what was read since the listing began has
+    the one from before the first request. Whatever the feed raises is raised here, after the
     pages before it; so is `SourceUnavailable` when *ended* is set: never does a listing end early in silence.
     """
     ready: _Ahead = Queue(maxsize=_AHEAD)
@@ -99,14 +100,17 @@ def _walk(  # noqa: PLR0917 - a thread's target
         # Looked at before each call, so that a run that was ended is not patient with its provider.
         with budgets.calling(Lane.SWEEP, beat=go_on) as calls:
             spent = 0
+            begun: tuple[int, datetime] | None = None
             while not abandoned.is_set():
                 if ended.is_set():
                     _put(ready, SourceUnavailable("the run was ended before every page was seen"), abandoned)
                     return
-                read_from, began_at = drawn(database)
+                asked = drawn(database)
+                begun = begun or asked
                 page = next(pages, None)
                 if page is None:
                     break
+                read_from, began_at = begun if page.since_begun else asked
                 read_until, _ = drawn(database)
                 readings = tuple(Reading(each, read_from, read_until, began_at, listed=True) for each in page.snapshots)
                 _put(ready, Listed(readings, page.hints, page.validators, calls.count - spent), abandoned)

@@ -8,6 +8,7 @@ import hmac
 import json
 import threading
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -1296,6 +1297,127 @@ def test_extra_fields_of_no_kind(shopify_at: MakeShopify) -> None:
     """Fields of a kind that there is not are a fault."""
     with pytest.raises(ConfigError, match="no such kind: ordr"):
         shopify_at(extra_fields={"ordr": ["note"]})
+
+
+# In bulk
+
+
+BULK = {"bulk_above": 2, "bulk_pause": 0.0}
+IN_BULK = ("customer", "product", "product_variant", "collection", "order", "draft_order")
+
+
+def large(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page of *kind* be full soon: only what fills a page is counted."""
+    row = KINDS[kind]
+    monkeypatch.setitem(KINDS, kind, replace(row, kind=replace(row.kind, page=2)))
+
+
+def operations(shop: Shop) -> list[str]:
+    """Return what was asked of the shop, without the method."""
+    return [each["operation"].split()[-1] for each in shop.put("/calls", method="GET")["last"]]
+
+
+def crawled(adapter: Shopify, kind: str) -> tuple[dict[str, Any], set[str], list[Page]]:
+    """Return the bodies that a crawl shows, by id, the ids that it only hints at, and its pages."""
+    pages = list(adapter.crawl(kind, ""))
+    shown = {each.ref.id: each.body for page in pages for each in page.snapshots}
+    return shown, {hint.ref.id for page in pages for hint in page.hints}, pages
+
+
+@pytest.mark.parametrize("kind", IN_BULK)
+def test_in_bulk_as_page_by_page(
+    shop: Shop, shopify_at: MakeShopify, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large kind is shown by one operation, each object as its fetch shows it, and since the listing began."""
+    more: dict[str, Any] = {"parts": 13} if kind == "order" else {}
+    ids = [shop.act("create", kind, **more) for _ in range(5)]
+    plain, _, paged = crawled(shopify_at(shop.url, kinds=[kind]), kind)
+    large(kind, monkeypatch)
+    adapter = shopify_at(shop.url, kinds=[kind], **BULK)
+
+    shown, hinted, pages = crawled(adapter, kind)
+
+    assert "bulkOperationRunQuery" in operations(shop)
+    assert not any(page.hints for page in pages[1:])
+    assert {id_: body for id_, body in shown.items() if id_ in plain} == plain
+    assert shown.keys() | hinted >= set(ids)
+    assert shown == {id_: adapter.fetch(ref(kind, id_)).body for id_ in shown}
+    assert [page.since_begun for page in pages] == [False, *[True] * (len(pages) - 1)]
+    assert len(shown) == sum(len(page.snapshots) for page in pages)
+    assert not any(page.since_begun for page in paged)
+
+
+def test_what_is_not_large_is_paged(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind with fewer objects, or one that holds lists which are cut on purpose, begins no operation."""
+    for kind in ("order", "discount"):
+        large(kind, monkeypatch)
+        for _ in range(4):
+            shop.act("create", kind)
+
+    crawled(shopify_at(shop.url, kinds=["order"], bulk_above=4), "order")
+    crawled(shopify_at(shop.url, kinds=["discount"], **BULK), "discount")
+
+    assert "bulkOperationRunQuery" not in operations(shop)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"fails": "TIMEOUT"}, {"fails": "INTERNAL_SERVER_ERROR"}, {"short": 1}, {"short": 4}, {"expired": True}],
+    ids=str,
+)
+def test_no_result_is_no_list(
+    shop: Shop, shopify_at: MakeShopify, how: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an operation fails, or its file is short or gone, nothing of it is believed: the kind is paged through."""
+    large("customer", monkeypatch)
+    ids = {shop.act("create", "customer") for _ in range(5)}
+    shop.put("/bulk", {"looks": 1, **how})
+
+    shown, hinted, pages = crawled(shopify_at(shop.url, kinds=["customer"], **BULK), "customer")
+
+    assert "bulkOperationRunQuery" in operations(shop)
+    assert shown.keys() | hinted == ids
+    assert not any(page.since_begun for page in pages)
+
+
+def test_others_operations_are_left_alone(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where as many run as may, as after a program that was killed, the kind is paged through."""
+    large("customer", monkeypatch)
+    ids = {shop.act("create", "customer") for _ in range(3)}
+    shop.put("/bulk", {"looks": 1_000})
+    adapter = shopify_at(shop.url, kinds=["customer"], **BULK)
+    run = {"query": "{ customers { edges { node { id } } } }"}
+    for _ in range(5):
+        adapter._calls.ask("bulkOperationRunQuery", documents.RUN, run)
+
+    shown, _, pages = crawled(adapter, "customer")
+
+    assert shown.keys() == ids
+    assert not any(page.since_begun for page in pages)
+
+
+def test_the_price_of_bulk(shop: Shop, shopify_at: MakeShopify) -> None:
+    """A count says what a crawl takes where that is not page by page."""
+    for _ in range(3):
+        shop.act("create", "order")
+    plain, adapter = shopify_at(shop.url), shopify_at(shop.url, **BULK)
+
+    small, large_, unlisted = plain.count("order", ""), adapter.count("order", ""), adapter.count("refund", "")
+
+    assert (small and small.pages, large_ and large_.pages) == (None, 6)
+    assert unlisted is None
+
+
+def test_lists_that_are_cut_in_bulk(shop: Shop, shopify_at: MakeShopify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fewer parts come than the operation counted, each object that has lists is read again, alone."""
+    large("order", monkeypatch)
+    ids = {shop.act("create", "order", parts=3) for _ in range(3)}
+    shop.put("/bulk", {"cut": 1})
+
+    shown, hinted, _ = crawled(shopify_at(shop.url, kinds=["order"], **BULK), "order")
+
+    assert len(shown) == 2
+    assert shown.keys() | hinted == ids
 
 
 # Closed shops, levels, ceilings

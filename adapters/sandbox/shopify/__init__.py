@@ -10,6 +10,7 @@ refunds a `note` that ends so.
 Control routes of its own:
 
     PUT  /shop    {"state","scopes","denied","hidden","errors","token_seconds"}; what is not named is as usual; GET
+    PUT  /bulk    {"looks","fails","cut","short","expired"}: how bulk operations go that are begun from now on
     PUT  /bucket  {"restore","maximum","left"}: points, as answers show them; GET
     PUT  /family  {"family"}: `classic` or `events`, the headers of webhooks; GET
     POST /revoke  ends all tokens that were made: {"revoked"}
@@ -18,6 +19,7 @@ Control routes of its own:
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -33,6 +35,7 @@ from adapters.sandbox.serving import serving
 from adapters.sandbox.shopify.access import Access, policy_from, policy_shown
 from adapters.sandbox.shopify.answers import ShopifyVoice
 from adapters.sandbox.shopify.api import Api
+from adapters.sandbox.shopify.bulk import Bulk, bulking_from
 from adapters.sandbox.shopify.cost import Bucket
 from adapters.sandbox.shopify.ledger import Ledger
 from adapters.sandbox.shopify.schema import admin_schema
@@ -94,12 +97,14 @@ class ShopifySandbox:
         self._bucket = Bucket(self.machinery.clock.ticks, restore=restore)
         served = {"handle": api_version, "displayName": api_version, "supported": True}
         subscriptions = Subscriptions(self.machinery, self._sending, secret=client_secret, api_version=served)
+        self._bulk = Bulk(schema)
         api = Api(
             self.machinery,
             self._ledger,
             self._access,
             schema=schema,
             subscriptions=subscriptions,
+            bulk=self._bulk,
             bucket=self._bucket,
             ceiling=ceiling,
         )
@@ -145,6 +150,7 @@ class ShopifySandbox:
             route("PUT", "/shop", self._set_shop),
             route("GET", "/bucket", self._points),
             route("PUT", "/bucket", self._set_points),
+            route("PUT", "/bulk", self._set_bulk),
             route("GET", "/family", self._family),
             route("PUT", "/family", self._set_family),
             route("POST", "/revoke", self._revoke),
@@ -175,6 +181,10 @@ class ShopifySandbox:
             restore=said.get("restore", self._bucket.restore), maximum=said.get("maximum"), left=said.get("left")
         )
         return self._points(request, None)
+
+    def _set_bulk(self, _: Request, asked: JSON) -> JSON:
+        self._bulk.bulking = bulking_from(_object(asked))
+        return asdict(self._bulk.bulking)
 
     def _family(self, _: Request, __: JSON) -> JSON:
         return {"family": self._sending.family}

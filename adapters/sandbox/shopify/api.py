@@ -19,6 +19,7 @@ from graphql import (
     validate,
 )
 from graphql import parse as read_document
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from adapters.sandbox.shopify.access import Denied
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from adapters.sandbox.front import Asked, Front
     from adapters.sandbox.machinery import Machinery
     from adapters.sandbox.shopify.access import Access
+    from adapters.sandbox.shopify.bulk import Bulk
     from adapters.sandbox.shopify.cost import Bucket
     from adapters.sandbox.shopify.ledger import Ledger
     from adapters.sandbox.shopify.subscriptions import Subscriptions
@@ -79,6 +81,7 @@ class Api:
         *,
         schema: GraphQLSchema,
         subscriptions: Subscriptions,
+        bulk: Bulk,
         bucket: Bucket,
         ceiling: int,
     ) -> None:
@@ -86,6 +89,7 @@ class Api:
         self._ledger = ledger
         self._access = access
         self._subscriptions = subscriptions
+        self._bulk = bulk
         self._bucket = bucket
         self._ceiling = ceiling
         self._schema = schema
@@ -95,6 +99,7 @@ class Api:
         """Return a route for queries, one for tokens, and one that refuses all others."""
 
         async def query(request: Request) -> Response:
+            self._bulk.base = str(request.base_url).rstrip("/")
             asked = self._read(await request.body())
             return await front.answer(
                 request, f"POST graphql.json {asked.roots}", lambda call: self._answer(call, asked)
@@ -104,15 +109,24 @@ class Api:
             raw = await request.body()
             return await front.answer(request, TOKEN, lambda _: self._token(raw))
 
+        async def result(request: Request) -> Response:
+            return await front.answer(request, "GET bulk result", self._result)
+
         async def other(request: Request) -> Response:
             refused = Denied(404, "Not Found")
             return await front.answer(request, f"{request.method} unknown", lambda _: denied(refused))
 
         return [
             Route("/admin/api/{version}/graphql.json", query, methods=["POST"]),
+            Route("/_bulk/{number}.jsonl", result, methods=["GET"]),
             Route("/admin/oauth/access_token", token, methods=["POST"]),
             Route("/{path:path}", other, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]
+
+    def _result(self, asked: Asked) -> Response:
+        """Answer with the file of a bulk operation, for which no token is asked."""
+        found = self._bulk.result(asked.request.path_params["number"])
+        return PlainTextResponse("Forbidden", 403) if found is None else PlainTextResponse(found)
 
     def _token(self, raw: bytes) -> Response:
         try:
@@ -211,6 +225,7 @@ class Api:
             ledger=self._ledger,
             policy=self._access.policy,
             subscriptions=self._subscriptions,
+            bulk=self._bulk,
             versions=[{"handle": each, "displayName": each, "supported": each != "unstable"} for each in SUPPORTED],
             now=self._machinery.clock.now(),
             at=asked.at,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 Sort: TypeAlias = "Callable[[Body], str | int]"
 Place: TypeAlias = "tuple[str | int, int]"
+
+WHOLE = sys.maxsize
+"""The ceiling of a list that is shown from its beginning to its end, whatever page is asked for."""
 
 MOST = 250
 """The most objects of one page."""
@@ -54,7 +58,7 @@ def connection(found: Sequence[Body], args: Mapping[str, JSON], *, sort: Sort, c
 
     Like Shopify, it ends the list without a word once *ceiling* objects have been paged through.
     """
-    page = Page.asked(args)
+    page = Page(WHOLE, True, None) if ceiling == WHOLE else Page.asked(args)  # noqa: FBT003 - forward
     standing = sorted(((_place(body, sort), body) for body in found), key=_where, reverse=bool(args.get("reverse")))
     standing = standing[:ceiling]
     places = [place for place, _ in standing]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from graphql import GraphQLResolveInfo
 
     from adapters.sandbox.shopify.access import Policy
+    from adapters.sandbox.shopify.bulk import Bulk
     from adapters.sandbox.shopify.ledger import Ledger
     from adapters.sandbox.shopify.subscriptions import Subscriptions
     from adapters.sandbox.world import JSON, Body
@@ -52,6 +53,7 @@ class Look:
     ledger: Ledger
     policy: Policy
     subscriptions: Subscriptions
+    bulk: Bulk
     versions: Sequence[Body]
     now: float
     at: float | None
@@ -311,6 +313,18 @@ def _subscriptions_count(look: Look, *_: object) -> JSON:
     return _counted(len(look.subscriptions.every()), COUNTED)
 
 
+def _operation(look: Look, _: Body, __: Info, args: dict[str, JSON]) -> JSON:
+    return look.bulk.look(args["id"])
+
+
+def _run(look: Look, _: Body, __: Info, args: dict[str, JSON]) -> JSON:
+    return look.bulk.run(look, args["query"])
+
+
+def _cancel(look: Look, _: Body, __: Info, args: dict[str, JSON]) -> JSON:
+    return look.bulk.cancel(args["id"])
+
+
 def _number(_: Look, source: Body, *__: object) -> JSON:
     return number_of(source["id"])
 
@@ -334,6 +348,7 @@ def _named(text: str, type_: str) -> str:
 _BY_NAME: Mapping[str, Answer] = {"events": _history, "legacyResourceId": _number, "metafield": _metafield}
 
 _ANSWERS: Mapping[str, Answer] = {
+    "QueryRoot.bulkOperation": _operation,
     "QueryRoot.collection": _by_id("collection"),
     "QueryRoot.collections": _of("collection"),
     "QueryRoot.collectionsCount": _count("collection"),
@@ -373,6 +388,8 @@ _ANSWERS: Mapping[str, Answer] = {
     "QueryRoot.webhookSubscription": _subscription,
     "QueryRoot.webhookSubscriptions": _subscriptions,
     "QueryRoot.webhookSubscriptionsCount": _subscriptions_count,
+    "Mutation.bulkOperationCancel": _cancel,
+    "Mutation.bulkOperationRunQuery": _run,
     "Mutation.webhookSubscriptionCreate": _subscribe,
     "Mutation.webhookSubscriptionDelete": _unsubscribe,
     "Mutation.webhookSubscriptionUpdate": _resubscribe,
