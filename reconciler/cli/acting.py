@@ -36,6 +36,7 @@ _UNFINISHED = 1
 _PATIENCE = timedelta(seconds=30)  # for the two reads that prove an absence, and for a retry or two
 _NOBODY = f"nobody has read it within {times.spell(_PATIENCE)}"
 _PAUSE = 0.05
+_STEPS = frozenset({"", ".", ".."})
 _CONTROLS = """in the source: api_base = "{url}"; then, as often as you like:
 curl -X PUT {url}/_control/webhooks -d '{{"url": "http://127.0.0.1:8080/webhooks/NAME", "secret": "SECRET"}}'
 curl -X POST {url}/_control/objects -d '{{"op": "create", "kind": "{kind}", "deliver": true}}'
@@ -71,6 +72,8 @@ def refetch(
     with bootstrap.program(settings) as program:
         options.one_of(source, tuple(program.adapters), what="source")
         options.one_of(kind, tuple(program.adapters[source].kinds), what="kind")
+        if strange := [each for each in (*identities, *([scope] if scope else [])) if each in _STEPS]:
+            raise ConfigError(f"{strange[0]!r} names no object: it would be a step in a path")
         refs = [_ref(program, source, kind, identity, scope=scope) for identity in dict.fromkeys(identities)]
         told = _looked(program, refs, output)
     if options.shape(context, shape) is Format.JSON:
@@ -124,11 +127,13 @@ def replay(
         output.json({"wanted": told.wanted, "until": until})
     else:
         output.line(f"{told.wanted} wanted" + (f", the last of them due at {until}" if told.wanted > 1 else ""))
-    if identities and not told.wanted:
+    nothing = bool(identities) and not told.wanted
+    if nothing:
         output.tell("none of these events is known, or they name nothing we mirror")
     if not told.complete:
         day = times.spell(replays.WITHIN)
         output.tell(f"more is left than comes due within {day} at {rate:g} a second: give the command again then")
+    raise typer.Exit(_UNFINISHED if nothing else 0)
 
 
 def migrate(context: typer.Context, config: options.ConfigFile = None, shape: options.Shape = None) -> None:

@@ -32,6 +32,8 @@ _TRIES = 5
 # Classes of SQLSTATE by which the server says "not now": connection, resources, shutdown, read-only, and I/O faults.
 _NOT_NOW = ("08", "53", "57", "58", "25006")
 _NO_CONNECTION = "08000"
+# What this program made is not there: somebody took a table or the schema away, or brings it back at this moment.
+_GONE = ("42P01", "3F000")
 _QUOTED = re.compile(r"""\"[^"]*"?|'[^']*'?""")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -129,6 +131,10 @@ def in_our_words() -> Iterator[None]:
             state = _NO_CONNECTION  # libpq said so itself; other errors without a state are about what was to be sent
         if error.connection_invalidated or (state or "").startswith(_NOT_NOW):
             raise DatabaseUnavailable(_sentence(error.orig)) from error
+        if state in _GONE:
+            missing = str(error.orig).partition("\n")[0]
+            message = f"the database is not as this program made it: {missing}; bring it back, or restore a backup"
+            raise DatabaseUnavailable(message) from error
         raise
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(_sentence(error)) from error

@@ -14,4 +14,6 @@ if TYPE_CHECKING:
 def probe(connection: Connection) -> None:
     """Do nothing where the inbox can be written; raises `DatabaseUnavailable`, or what the database says, elsewhere."""
     if not statements.one(connection, "probe_inbox").allowed:
-        raise DatabaseUnavailable("this database user may not write to webhook_events")
+        raise DatabaseUnavailable(
+            "this database user may not write to webhook_events, event_objects, refetches and declined_writes"
+        )

@@ -41,6 +41,7 @@ _SLICE = 1.0  # seconds a thread waits at once: a client that leaves, or a shutd
 _WAITERS = 16
 _CALLERS = 4
 _LONGEST_ID = 1000
+_STEPS = frozenset({".", ".."})  # in a path they would lead elsewhere
 _LARGEST_REQUEST = 64 * 1024
 _COME_AGAIN = {"Retry-After": "5"}
 
@@ -207,7 +208,8 @@ def _ref(request: Request) -> ObjectRef:
     ref = ObjectRef(asked["source"], request.query_params.get("scope", ""), asked["kind"], asked["id"])
     if not ref.id:
         raise HTTPException(404, "no id is named")
-    if any(not part.isprintable() or len(part) > _LONGEST_ID for part in (ref.scope, ref.id)):
+    strange = {ref.scope, ref.id} & _STEPS
+    if strange or any(not part.isprintable() or len(part) > _LONGEST_ID for part in (ref.scope, ref.id)):
         raise HTTPException(400, "no id or scope looks like this")
     return ref
 

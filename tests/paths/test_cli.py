@@ -88,6 +88,9 @@ def test_bare(command: Command) -> None:
         (["upgrade-api", SOURCE, "2026-10-28.endive", "--dry-run", "--sample", "9" * 20], "--sample"),
         (["drift", "--since", "soon"], "'soon'"),
         (["replay"], "name what to replay"),
+        (["refetch", SOURCE, "customer", ".."], "'..' names no object"),
+        (["refetch", SOURCE, "customer", "cus_1", ""], "'' names no object"),
+        (["refetch", SOURCE, "customer", "cus_1", "--scope", ".."], "'..' names no object"),
         (["status", "--config", "/nowhere/reconciler.toml"], "/nowhere/reconciler.toml"),
         (["sandbox", "etsy", "--port", "0"], "provider 'etsy' is none of stripe"),
         (["serve", "--role", "boss"], "boss"),
@@ -414,7 +417,7 @@ def test_replay(database: Database, command: Command) -> None:
     assert (replayed.code, replayed.json["wanted"]) == (0, 1)
     assert list(replayed.json) == ["wanted", "until"]
     assert command("status", "--format", "json").json["sources"][0]["dead"] == 0
-    assert (unknown.code, unknown.out) == (0, "0 wanted\n")
+    assert (unknown.code, unknown.out) == (1, "0 wanted\n")
 
 
 def test_forget(stage: Stage, database: Database, command: Command, tmp_path: Path) -> None:

@@ -349,3 +349,22 @@ def test_killed_right_after_the_answer(database: Database, after: int) -> None:
 
     assert len(answered) >= after
     assert answered <= set(rows(database, "SELECT event_id FROM webhook_events"))
+
+
+@pytest.mark.parametrize("table", ["webhook_events", "event_objects", "refetches", "declined_writes"])
+def test_a_table_that_is_gone(database: Database, table: str) -> None:
+    """Whatever table is missing: nothing is acknowledged, readiness says which, and it goes on once that is back."""
+    with receiving(database) as heard:
+        with database.transaction() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO elsewhere")
+        hindrance = heard.receiver.hindrance()
+        if table != "declined_writes":  # which is written where there is something to decline
+            with pytest.raises(DatabaseUnavailable):
+                heard.receiver.receive(SOURCE, signed())
+        with database.transaction() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE elsewhere RENAME TO {table}")
+        heard.receiver.receive(SOURCE, signed())
+
+    assert hindrance is not None
+    assert f'"{table}" does not exist' in hindrance
+    assert rows(database, "SELECT event_id FROM webhook_events") == ["evt_1"]

@@ -175,6 +175,8 @@ def test_what_no_object_is_called(admin: httpx.Client, stand: Stand) -> None:
         "/refetch/shop/order/7?wait=nan": 400,
         "/refetch/shop/order/7?wait=inf": 400,
         "/refetch/nowhere/order/7": 404,
+        "/refetch/shop/order/%2E%2E": 400,
+        "/refetch/shop/order/7?scope=..": 400,
     }
 
     answers = {path: admin.post(path) for path in refused}
