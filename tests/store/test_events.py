@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.model import Named
+from reconciler.model import AccessWord, Erasure, Named
 from reconciler.store import events, refetches
 from reconciler.store.events import Closed
 from tests.store.stage import GONE, LEASE, SOURCE, STAMPED, UNSTAMPED, alive, at
@@ -519,3 +519,24 @@ def test_late_worker(stage: Stage, told: Iterator[str]) -> None:
     assert outcome.verdict == "applied"
     assert between is None
     assert stage.event(event).outcome == "done"
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_wish_to_be_forgotten(stage: Stage, told: Iterator[str], repeats: int) -> None:
+    """What a provider asks us to forget is on record with its event, once."""
+    event, ref = next(told), stage.ref()
+    for _ in range(repeats):
+        stage.record(event, erasure=Erasure(((ref, True),)))
+
+    wishes = stage.query("SELECT event_id, whole FROM erasures WHERE event_id = :id", id=event)
+    assert [tuple(row) for row in wishes] == [(event, False)]
+
+
+@pytest.mark.parametrize(("skipped", "looks"), [("", 1), ("of the other mode", 0)])
+def test_a_word_about_our_access(stage: Stage, told: Iterator[str], skipped: str, looks: int) -> None:
+    """Somebody is to look at once, unless the event must not be acted on."""
+    event = next(told)
+    stage.record(event, access=AccessWord(event, "suspended"), skipped=skipped)
+
+    wanted = stage.query("SELECT what FROM access_looks WHERE scope = :scope", scope=event)
+    assert [row.what for row in wanted] == ["suspended"] * looks

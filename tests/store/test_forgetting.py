@@ -241,7 +241,7 @@ def test_events_that_waited(stage: Stage) -> None:
     assert stage.record("evt_alone", Named(ref)).duplicate
 
 
-@pytest.mark.parametrize("writing", ["apply", "receive", "want", "drain"])
+@pytest.mark.parametrize("writing", ["apply", "receive", "want", "replay", "drain"])
 @pytest.mark.parametrize("first", ["writer", "forget"])
 def test_interleaved(stage: Stage, writing: str, first: str) -> None:
     """Whoever writes it while it is being forgotten has written before, and that is erased, or finds it forgotten."""
@@ -260,6 +260,8 @@ def test_interleaved(stage: Stage, writing: str, first: str) -> None:
         if writing == "want":
             gone = forgetting.among(connection, [ref]).refs
             return refetches.want(connection, [] if gone else [refetches.Want(ref, Reason.TRIGGER)])
+        if writing == "replay":
+            return events.replay(connection, source=SOURCE)
         return stage.conclude_in(connection, leased, alive(MARK, n=2))
 
     if first == "writer":
