@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,24 +32,73 @@ _MARKS = {
     "release": "body",
     "label": "description",
     "milestone": "description",
+    "collection": "handle",
+    "discount": "discount",
+    "draft_order": "tags",
+    "fulfillment": "name",
+    "fulfillment_order": "fulfillmentHolds",
+    "inventory_item": "sku",
+    "inventory_level": "quantities",
+    "location": "name",
+    "shop": "shopOwnerName",
+    "branch": "commit",
+    "check_run": "external_id",
+    "check_suite": "status",
+    "commit_comment": "body",
+    "deployment": "description",
+    "deployment_status": "description",
+    "member": "role",
+    "review": "body",
+    "review_comment": "body",
+    "team": "description",
+    "workflow_job": "name",
+    "workflow_run": "display_title",
 }
-_MIRRORED_GIDS = tuple(f"gid://shopify/{each}/" for each in ("Customer", "Order", "Product", "ProductVariant"))
+_MIRRORED_GIDS = tuple(
+    f"gid://shopify/{each}/"
+    for each in (
+        "Collection",
+        "Customer",
+        "DraftOrder",
+        "Fulfillment",
+        "FulfillmentOrder",
+        "InventoryItem",
+        "Location",
+        "Order",
+        "Product",
+        "ProductVariant",
+        "Refund",
+    )
+)
 # What GitHub shows in an object of others, whose own rows have it; and what it works out after the fact.
+_OUTSIDE = {
+    "check_suite": frozenset({"repository"}),
+    "member": frozenset({"organization"}),
+    "team": frozenset({"organization"}),
+    "workflow_run": frozenset({"repository", "head_repository"}),
+}
 _OTHERS = {
     "milestone": frozenset({"open_issues", "closed_issues", "updated_at"}),
     "base": frozenset({"repo"}),
     "head": frozenset({"repo"}),
 }
+_SECRET = frozenset({"client_secret"})
 _LATER = frozenset({"mergeable", "mergeable_state", "rebaseable"})
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many objects the providers have, how many we have, and which differ."""
+    """
+    How many objects the providers have, how many we have, and which differ.
+
+    Attributes:
+        kinds: How many the providers have, by source and kind.
+    """
 
     theirs: int
     ours: int
     divergent: tuple[Ref, ...]
+    kinds: Mapping[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
     @property
     def equal(self) -> bool:
@@ -57,9 +106,12 @@ class Compared:
         return not self.divergent and self.theirs == self.ours
 
     def of(self, source: str) -> str:
-        """Return how many of a source's objects differ, kind by kind."""
-        kinds = Counter(kind for where, _, kind, _ in self.divergent if where == source)
-        return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        """Say how many of a source's objects differ, kind by kind."""
+        return ", ".join(f"{count} {kind}" for kind, count in sorted(self.differing(source).items()))
+
+    def differing(self, source: str) -> Counter[str]:
+        """Return how many of a source's objects differ, by kind."""
+        return Counter(kind for where, _, kind, _ in self.divergent if where == source)
 
     def __str__(self) -> str:
         return f"{self.theirs} objects at the providers, {self.ours} in the mirror, {len(self.divergent)} divergent"
@@ -83,11 +135,17 @@ def compare(there: Mapping[Ref, Body], here: Mapping[Ref, Body], providers: Mapp
         return ref not in there or ref not in here or not same[providers[source]](kind, there[ref], here[ref])
 
     same: Mapping[str, Callable[[str, Body, Body], bool]] = {
-        "stripe": lambda _, theirs, mirrored: theirs == mirrored,
+        "stripe": _same_at_stripe,
         "shopify": partial(_same_at_shopify, gids=gids),
         "github": _same_at_github,
     }
-    return Compared(len(there), len(here), tuple(sorted(filter(differ, there.keys() | here.keys()))))
+    divergent = tuple(sorted(filter(differ, there.keys() | here.keys())))
+    return Compared(len(there), len(here), divergent, Counter((source, kind) for source, _, kind, _ in there))
+
+
+def _same_at_stripe(_: str, theirs: Body, mirrored: Body) -> bool:
+    """Compare all of it but what no row may hold."""
+    return {name: each for name, each in theirs.items() if name not in _SECRET} == mirrored
 
 
 def _same_at_shopify(kind: str, theirs: Body, mirrored: Body, *, gids: Collection[str]) -> bool:
@@ -113,11 +171,11 @@ def _same_at_github(kind: str, theirs: Body, mirrored: Body) -> bool:
     return (
         _MARKS[kind] in mirrored
         and mirrored.keys() <= theirs.keys()
-        and _agree(_of_itself(theirs), _of_itself(mirrored))
+        and _agree(_of_itself(kind, theirs), _of_itself(kind, mirrored))
     )
 
 
-def _of_itself(body: Body) -> Body:
+def _of_itself(kind: str, body: Body) -> Body:
     """Return a body at GitHub without what it shows of other objects."""
 
     def own(name: str, value: JSON) -> JSON:
@@ -125,7 +183,8 @@ def _of_itself(body: Body) -> Body:
             return value
         return {part: each for part, each in value.items() if part not in _OTHERS[name]}
 
-    return {name: own(name, value) for name, value in body.items() if name not in _LATER}
+    left_out = _LATER | _OUTSIDE.get(kind, frozenset())
+    return {name: own(name, value) for name, value in body.items() if name not in left_out}
 
 
 def _agree(theirs: JSON, mirrored: JSON) -> bool:

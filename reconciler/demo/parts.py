@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,15 @@ class Part:
         variables: The secrets that those keys name.
         controls: What its stand-in is told before anything happens, by control route.
         faults: What it does wrong while objects change.
-        first: How many objects of each kind there are at first; none of a kind that only comes with another.
+        first: How many objects of each kind are made at first; none of a kind that is there without, or in another.
         changes: How many things happen in a round.
         scopes: The kind whose objects the others live in; empty: they live in none.
+        outside: The kinds that live in none of them all the same.
         belongs: The field of a new object that names another, and the kind of that.
-        moves: What a change may set, by kind; the stand-in's own idea of a change where nothing is said.
-        leaves: The kinds whose objects are deleted now and then.
+        within: The kinds that the stand-in only knows inside others: the kind of those, and the field.
+        unlisted: The kinds that no call lists: of what no event told, their ids are all that one can go by.
+        moves: What a change may ask for, by kind; the stand-in's own idea of a change where nothing is said.
+        leaves: The kinds whose objects are deleted now and then, or end in the way that theirs do.
         returns: Those whose deleted objects come back.
         silence: What is told of changes that no event announces, in turn.
     """
@@ -54,7 +56,10 @@ class Part:
     first: Mapping[str, int]
     changes: int
     scopes: str = ""
+    outside: Sequence[str] = ()
     belongs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    within: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unlisted: Sequence[str] = ()
     moves: Mapping[str, Sequence[Body]] = field(default_factory=dict)
     leaves: Sequence[str]
     returns: Sequence[str] = ()
@@ -77,7 +82,7 @@ class Part:
             f'name = "{self.source}"',
             f'provider = "{self.provider}"',
             f'api_base = "{url}"',
-            f"kinds = {json.dumps(list(self.first))}",
+            'kinds = "all"',
             f'webhook_secrets = ["env:DEMO_{self.provider.upper()}_WEBHOOKS"]',
             "calls_per_second = 600",
             *self.keys,
@@ -91,6 +96,8 @@ class Part:
 
 _UNTOLD: Body = {"announce": False}
 _UNSEEN: Body = {"announce": False, "stamp": "keep"}
+_CLOSED: Body = {"body": {"state": "closed"}}
+_OPEN: Body = {"body": {"state": "open"}}
 
 _STRIPE = Part(
     provider="stripe",
@@ -98,18 +105,68 @@ _STRIPE = Part(
     keys=('api_key = "env:DEMO_STRIPE_KEY"',),
     variables={"DEMO_STRIPE_KEY": "sk_test_standin"},
     first={
-        "customer": 50,
-        "product": 20,
-        "price": 20,
-        "subscription": 30,
-        "invoice": 20,
-        "payment_intent": 15,
+        "customer": 40,
+        "product": 16,
+        "price": 16,
+        "subscription": 25,
+        "subscription_item": 0,
+        "invoice": 16,
+        "payment_intent": 12,
         "charge": 10,
         "refund": 5,
+        "account": 0,
+        "application_fee": 3,
+        "balance_transaction": 4,
+        "checkout_session": 4,
+        "coupon": 4,
+        "credit_note": 3,
+        "dispute": 3,
+        "file": 3,
+        "invoiceitem": 4,
+        "mandate": 3,
+        "payment_link": 3,
+        "payment_method": 6,
+        "payout": 3,
+        "plan": 3,
+        "promotion_code": 3,
+        "quote": 4,
+        "setup_intent": 4,
+        "subscription_schedule": 4,
+        "tax_id": 4,
+        "tax_rate": 3,
+        "topup": 3,
+        "transfer": 3,
     },
     changes=12,
-    leaves=("customer", "product"),
-    returns=("product",),
+    within={"subscription_item": ("subscription", "items")},
+    unlisted=("mandate",),
+    moves={"subscription": ({}, {}, {"parts": 2}, {"parts": 1})},
+    leaves=(
+        "checkout_session",
+        "coupon",
+        "credit_note",
+        "customer",
+        "file",
+        "invoice",
+        "invoiceitem",
+        "payment_intent",
+        "payment_link",
+        "payment_method",
+        "payout",
+        "plan",
+        "price",
+        "product",
+        "promotion_code",
+        "quote",
+        "refund",
+        "setup_intent",
+        "subscription",
+        "subscription_schedule",
+        "tax_id",
+        "tax_rate",
+        "topup",
+    ),
+    returns=("coupon", "plan", "product"),
     silence=(_UNTOLD,),
 )
 
@@ -124,14 +181,42 @@ _SHOPIFY = Part(
     ),
     variables={"DEMO_SHOPIFY_ID": "standin", "DEMO_SHOPIFY_SECRET": "shpss_standin"},
     controls={"/retries": {"first": 0.25, "factor": 2, "most": 2, "attempts": 60}},
-    first={"customer": 25, "product": 20, "product_variant": 10, "order": 25, "refund": 8},
+    first={
+        "customer": 20,
+        "product": 16,
+        "product_variant": 10,
+        "order": 20,
+        "refund": 8,
+        "collection": 4,
+        "discount": 4,
+        "draft_order": 5,
+        "fulfillment": 6,
+        "fulfillment_order": 6,
+        "location": 4,
+        "inventory_item": 3,
+        "inventory_level": 6,
+        "shop": 0,
+    },
     changes=8,
     belongs={
         "product_variant": ("product", "product"),
         "order": ("customer", "customer"),
         "refund": ("order", "order"),
+        "fulfillment": ("order", "order"),
+        "fulfillment_order": ("order", "order"),
     },
-    leaves=("customer", "product", "product_variant", "order"),
+    leaves=(
+        "collection",
+        "customer",
+        "discount",
+        "draft_order",
+        "inventory_item",
+        "inventory_level",
+        "location",
+        "order",
+        "product",
+        "product_variant",
+    ),
     returns=("customer", "product"),
     silence=(_UNTOLD, _UNSEEN),
 )
@@ -147,20 +232,55 @@ _GITHUB = Part(
         "repository": 2,
         "label": 8,
         "milestone": 4,
-        "issue": 25,
-        "pull_request": 15,
-        "issue_comment": 20,
+        "issue": 20,
+        "pull_request": 12,
+        "issue_comment": 16,
         "release": 6,
+        "branch": 4,
+        "check_suite": 3,
+        "check_run": 5,
+        "commit_comment": 4,
+        "deployment": 3,
+        "deployment_status": 5,
+        "member": 4,
+        "review": 6,
+        "review_comment": 6,
+        "team": 3,
+        "workflow_run": 4,
+        "workflow_job": 6,
     },
     changes=6,
     scopes="repository",
-    belongs={"issue_comment": ("issue", "issue")},
-    moves={
-        "issue": ({}, {"state": "closed"}, {"state": "open"}, {"labels": ["bug"]}, {"labels": ["bug", "urgent"]}),
-        "pull_request": ({}, {}, {"state": "closed"}, {"state": "open"}),
-        "milestone": ({}, {"state": "closed"}, {"state": "open"}),
+    outside=("member", "team"),
+    belongs={
+        "check_run": ("check_suite", "check_suite"),
+        "deployment_status": ("deployment", "deployment"),
+        "issue_comment": ("issue", "issue"),
+        "review": ("pull_request", "pull_request"),
+        "review_comment": ("pull_request", "pull_request"),
+        "workflow_job": ("workflow_run", "workflow_run"),
     },
-    leaves=("label", "milestone", "issue", "issue_comment", "release"),
+    unlisted=("check_run", "check_suite", "deployment_status", "workflow_job"),
+    moves={
+        "issue": ({}, _CLOSED, _OPEN, {"body": {"labels": ["bug"]}}, {"body": {"labels": ["bug", "urgent"]}}),
+        "pull_request": ({}, {}, _CLOSED, _OPEN),
+        "milestone": ({}, _CLOSED, _OPEN),
+    },
+    leaves=(
+        "branch",
+        "commit_comment",
+        "deployment",
+        "issue",
+        "issue_comment",
+        "label",
+        "member",
+        "milestone",
+        "release",
+        "review_comment",
+        "team",
+        "workflow_run",
+    ),
+    returns=("branch", "member"),
     silence=(_UNTOLD, _UNSEEN),
 )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from reconciler.demo.loopback import ask
+from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +23,9 @@ Key: TypeAlias = tuple[str, str, str]
 
 _CREATED, _RESTORED, _DELETED = 0.02, 0.03, 0.05
 """Of all that happens, the shares up to which a draw means that."""
+
+_STAY = 2
+"""So many objects of a kind are not deleted: there is something to compare in the end."""
 
 
 class Provider:
@@ -38,6 +43,7 @@ class Provider:
         self.happened = Counter[str]()
         self._chance = Random(f"{seed} {part.source}")  # noqa: S311 - a seeded course of events, not a secret
         self._alive: dict[Key, bool] = {}
+        self._leaving = cycle(part.leaves)
         self.ask("POST", "/seed", {"seed": seed})
         for path, told in part.controls.items():
             self.ask("PUT", path, told)
@@ -48,9 +54,12 @@ class Provider:
 
     def create(self, share: float) -> None:
         """Make *share* of the first objects of every kind, without a word to anybody."""
+        self._alive |= dict.fromkeys(self.truth(), True)
         for kind, count in self.part.first.items():
-            wanted = max(1, round(count * share))
-            self._operate([self._new(kind) | {"announce": False} for _ in range(wanted)])
+            wanted = max(1, round(count * share)) if count else 0
+            refused = self._operate([self._new(kind) | {"announce": False} for _ in range(wanted)])
+            if refused:
+                raise ReconcilerError(f"{self.part.source} would not make a {kind}: {refused[0]}")
         self.happened.clear()
 
     def send_to(self, address: str) -> None:
@@ -87,33 +96,42 @@ class Provider:
         return int(self.ask("POST", "/flush?timeout=60")["pending"])
 
     def truth(self) -> dict[Key, Body]:
-        """Return the body of every object of these kinds that there is."""
-        return {
-            (each["scope"], each["kind"], each["id"]): each["body"]
+        """Return the body of every object that there is."""
+        there = {key: body for key, body in self._known() if body is not None}
+        for kind, (holder, field) in self.part.within.items():
+            for (scope, above, _), body in list(there.items()):
+                if above == holder:
+                    there |= {(scope, kind, each["id"]): each for each in body[field]["data"]}
+        return there
+
+    def unlisted(self) -> list[Key]:
+        """Return every object that there ever was of the kinds that no call lists."""
+        return [key for key, _ in self._known() if key[1] in self.part.unlisted]
+
+    def _known(self) -> list[tuple[Key, Body | None]]:
+        """Return every object that there ever was, and its body unless it is gone."""
+        return [
+            ((each["scope"], each["kind"], each["id"]), None if each["deleted"] else each["body"])
             for each in self.ask("GET", "/objects")
-            if not each["deleted"] and each["kind"] in self.part.first
-        }
+        ]
 
     def _something(self) -> Body:
         drawn = self._chance.random()
         gone = [key for key, is_alive in self._alive.items() if not is_alive and key[1] in self.part.returns]
         if drawn < _CREATED:
-            return self._new(self._chance.choice([kind for kind in self.part.first if kind != self.part.scopes]))
+            made = [kind for kind, count in self.part.first.items() if count and kind != self.part.scopes]
+            return self._new(self._chance.choice(made))
         if drawn < _RESTORED and gone:
-            key = self._chance.choice(gone)
-            self._alive[key] = True
-            return _named("recreate", key)
-        if drawn < _DELETED and (leaving := self._standing(self.part.leaves)):
-            key = self._chance.choice(leaving)
-            self._alive[key] = False
-            return _named("delete", key)
+            return _named("recreate", self._chance.choice(gone))
+        if drawn < _DELETED and len(leaving := self._standing([next(self._leaving)])) > _STAY:
+            return _named("delete", self._chance.choice(leaving))
         key = self._chance.choice(self._standing(self.part.first))
-        return _named("change", key) | {"body": self._chance.choice(self.part.moves.get(key[1], ({},)))}
+        return _named("change", key) | self._chance.choice(self.part.moves.get(key[1], ({},)))
 
     def _new(self, kind: str) -> Body:
         """Return the creation of an object, in a place that there is, and most often of what it may belong to."""
         scope = ""
-        if self.part.scopes and kind != self.part.scopes:
+        if self.part.scopes and kind not in {self.part.scopes, *self.part.outside}:
             scope = self._chance.choice(self._standing([self.part.scopes]))[2]
         field, parent = self.part.belongs.get(kind, ("", ""))
         parents = [key for key in self._standing([parent]) if key[0] == scope]
@@ -124,12 +142,17 @@ class Provider:
         wanted = set(kinds)
         return [key for key, is_alive in self._alive.items() if is_alive and key[1] in wanted]
 
-    def _operate(self, operations: list[Body]) -> None:
+    def _operate(self, operations: list[Body]) -> list[str]:
+        """Let these happen, and return what was refused: an invoice that is paid cannot be deleted."""
+        refused = []
         for told, done in zip(operations, self.ask("POST", "/objects", operations), strict=True):
             if "error" in done:
-                continue  # the provider would not have it: an invoice that is paid cannot change
-            self.happened[told["op"]] += 1
+                refused.append(done["error"])
+                continue
+            ended = told["op"] == "delete" and not done["deleted"]  # canceled, say: it stays, and shows that
+            self.happened["change" if ended else told["op"]] += 1
             self._note(done)
+        return refused
 
     def _note(self, done: Body) -> None:
         """Note what became of an object, and of those that changed with it."""

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import psycopg
 from rich.console import Console
 
 from reconciler.demo.comparing import compare, ours
+from reconciler.demo.loopback import ask
 from reconciler.demo.parts import parts
 from reconciler.demo.processes import Children
 from reconciler.demo.provider import Provider
-from reconciler.demo.tallies import Tallies, table
+from reconciler.demo.tallies import Tallies, kinds_table, table
 from reconciler.embedded import Embedded
 from reconciler.errors import ReconcilerError
 
@@ -37,6 +39,7 @@ _WIDTH = 100
 _SETTLES_WITHIN = 60.0
 _LOOKS_EVERY = 0.1
 _STORY = 16
+_TOKEN = "of-the-demo-alone"  # noqa: S105 - opens nothing but its admin listener, which ends with it
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OURS, _KEPT = "RECONCILER_", "RECONCILER_PG_BINDIR"
 _CONFIGURATION = """\
@@ -45,6 +48,7 @@ state_directory = {state}
 listen = "127.0.0.1:0"
 [admin]
 listen = "127.0.0.1:0"
+tokens = ["env:DEMO_ADMIN_TOKEN"]
 [drain]
 lease = "31s"
 read_lag = "1s"
@@ -164,10 +168,12 @@ class _Demo:
         self._compare("before any sweep", providers)
         self._reconcile("--since", "1h")
         self._say_what_no_feed_showed(self._compare("after reconcile --since 1h", providers))
+        self._read_what_no_call_lists(daemon, providers)
         self._reconcile("--since", "1h", "--full")
         compared = self._compare("after reconcile --since 1h --full", providers)
         self._tallies.add_daemon(daemon.admin)
         self._console.print(table(self._url, providers, self._tallies))
+        self._console.print(kinds_table(providers, compared))
         self._tell_a_story()
         for ref in compared.divergent[:10]:
             self._say(f"divergent: {'/'.join(ref)}")
@@ -179,6 +185,7 @@ class _Demo:
         """Return our own, with the demo's secrets, and without what would configure another program than the demo's."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS) or name == _KEPT}
         secrets = {name: value for part in self._parts for name, value in part.environment().items()}
+        secrets["DEMO_ADMIN_TOKEN"] = _TOKEN
         return {**inherited, **secrets, "RECONCILER_CONFIG": str(self._folder / "reconciler.toml")}
 
     def _stand_ins(self) -> list[Provider]:
@@ -249,6 +256,17 @@ class _Demo:
         pending = sum(each.behave() for each in providers)
         self._wait(_DUE)
         self._say(f"the providers are quiet, {pending} deliveries are on their way")
+
+    def _read_what_no_call_lists(self, daemon: _Daemon, providers: Sequence[Provider]) -> None:
+        """Have each object of the kinds that no call lists read by its id, as whoever knows of one would."""
+        asked = 0
+        for each in providers:
+            for scope, kind, id_ in each.unlisted():
+                named = quote(f"/refetch/{each.part.source}/{kind}/{id_}") + (f"?scope={scope}" if scope else "")
+                ask(daemon.admin, "POST", named, token=_TOKEN)
+                asked += 1
+        self._wait(_DUE)
+        self._say(f"{asked} objects of kinds that no call lists were read by their ids")
 
     def _wait(self, busy: str) -> None:
         """Wait until the statement *busy* finds nothing any more, but not for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
@@ -15,6 +16,7 @@ from reconciler.demo.loopback import ask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from reconciler.demo.comparing import Compared
     from reconciler.demo.provider import Provider
 
 Counts: TypeAlias = "Mapping[str, int]"
@@ -63,6 +65,28 @@ def table(url: str, providers: Sequence[Provider], tallies: Tallies) -> Table:
             shown.add_row(what, *(str(counts.get(source, 0)) for source in sources))
         shown.add_section()
     return shown
+
+
+def kinds_table(providers: Sequence[Provider], compared: Compared) -> Table:
+    """Return a table beside each other for each provider: how many objects of each kind were compared, and differ."""
+    shown = Table(title="compared, object by object", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for each in providers:
+        shown.add_column(each.part.name, no_wrap=True)
+        shown.add_column("objects", justify="right")
+    for row in zip_longest(*(_compared(each, compared) for each in providers), fillvalue=("", "")):
+        shown.add_row(*chain.from_iterable(row))
+    shown.caption = "* no call lists them: those that no event told of were read by the ids that the stand-in knows"
+    shown.caption_justify = "left"
+    return shown
+
+
+def _compared(provider: Provider, compared: Compared) -> Iterator[tuple[str, str]]:
+    source, unlisted = provider.part.source, provider.part.unlisted
+    differing = compared.differing(source)
+    for kind in dict.fromkeys((*provider.part.first, *sorted(differing))):
+        count = str(compared.kinds.get((source, kind), 0))
+        differ = f", {differing[kind]} differ" if differing[kind] else ""
+        yield f"{kind} *" if kind in unlisted else kind, f"{count}{differ}"
 
 
 def _at_providers(providers: Sequence[Provider]) -> Iterator[tuple[str, Counts]]:

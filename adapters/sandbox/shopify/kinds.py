@@ -208,8 +208,8 @@ def _hold(number: int) -> Body:
     }
 
 
-def _described(_: Body, number: int) -> Body:
-    return {"description": f"Change {number}"}
+def _sold(_: Body, number: int) -> Body:
+    return {"shopOwnerName": f"Owner {number}"}
 
 
 def _same(_body: Body, _number: int) -> Body:
@@ -342,7 +342,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "shop": Kind(
         type="Shop",
-        edit=_described,
+        edit=_sold,
         mark=_same,
         topics=lambda before, _: ["shop/update"] if before is not None else [],
         final="there is always one shop",

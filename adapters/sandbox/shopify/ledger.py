@@ -386,7 +386,8 @@ class Ledger:
         body = operation.body
         wrong = [name for name, shape in shapes.items() if name in body and not isinstance(body[name], shape)]
         fixed = sorted(body.keys() & {"id", "legacyResourceId", "variants", "refunds"})
-        unknown = sorted(body.keys() - field_names(self._schema, kind.type))
+        _, above = kind.parent or ("", "")
+        unknown = sorted(body.keys() - field_names(self._schema, kind.type) - {above})
         if wrong or fixed or unknown:
             raise Refused(f"body cannot set {', '.join([*fixed, *unknown, *wrong])} so")
 

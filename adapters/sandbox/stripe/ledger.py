@@ -72,6 +72,15 @@ class Ledger:
         body = None if timeline is None else timeline.latest.body
         return bodies.account(id_, created=FOUNDED) if body is None else body
 
+    def _untouched(self, scope: str | None) -> list[Body]:
+        """Return each account that is as all accounts begin: those exist although nobody made them."""
+        ids = [(each, each or self._own) for each in sorted(self.scopes) if scope in {None, each}]
+        return [
+            {"kind": ACCOUNT, "id": id_, "scope": each, "version": 1, "deleted": False, "body": self.account(id_)}
+            for each, id_ in ids
+            if self._world.find(each, ACCOUNT, id_) is None
+        ]
+
     def _scope_of(self, account: str) -> str:
         return "" if account == self._own else account
 
@@ -101,7 +110,8 @@ class Ledger:
                 for each in self._world.everything()
                 if each.kind != EVENT and kind in {None, each.kind} and scope in {None, each.scope}
             ]
-            return [self._true(each) for each in wanted]
+            untouched = [] if kind not in {None, ACCOUNT} else self._untouched(scope)
+            return [*untouched, *(self._true(each) for each in wanted)]
 
     def resend(self, event_id: str) -> int:
         """Send an event again to each endpoint that wants it, and return how many those are."""
