@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconciler import content
+from reconciler.cli import main
 from tests.adapters.scripted import Said, Scripted
 from tests.paths.cases import EVERY, FIRST, ago, at
 
@@ -61,6 +62,23 @@ def test_k25_a_tombstone_keeps_what_was_known(case_of: MakeCase, provider: str) 
         assert all(str(case.body(kind, id_)["id"]) for id_ in (told, found))
         if f"{kind} of {provider}" not in UNSTAMPED:
             assert [case.stamp(kind, id_) for id_ in (told, found)] == stamps
+
+
+@pytest.mark.parametrize("provider", EVERY)
+def test_k25_asked_for_by_hand(case_of: MakeCase, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """What a person asks for on the command line, and is gone, is a tombstone, too, with its last body."""
+    case, kind = case_of(provider), DELETABLE[provider][0]
+    [made] = loaded(case, kind)
+    before = case.body(kind, made)
+    case.act("delete", kind, made, deliver=False)
+    for name, value in case.environment.items():
+        monkeypatch.setenv(name, value)
+
+    code = main(["refetch", case.source, kind, made, "--config", str(case.file)])
+
+    assert code == 0
+    assert (case.stands(kind, made), case.body(kind, made)) == (False, before)
+    assert case.history(kind, made) == ["loaded", "deleted"]
 
 
 CALLED_DELETED: Mapping[str, list[tuple[str, dict[str, Any], dict[str, str]]]] = {

@@ -220,6 +220,26 @@ def test_k10_a_delivery_for_another_shop(case_of: MakeCase) -> None:
     assert (case.row("order", made), len(case.calls())) == (before, calls)
 
 
+def test_k11_the_event_says_whose_it_is(case_of: MakeCase) -> None:
+    """An object of a connected account is read in its name, parts and all; one of the same id elsewhere stays."""
+    case = case_of("stripe", accounts=("acct_7",), more='accounts = ["acct_7"]')
+    for kind, parts in (("charge", None), ("invoice", 13)):
+        made = case.act("create", kind, scope="acct_7", parts=parts, body={"description": "Theirs"})
+        case.quiet()
+        alone = case.rows("SELECT scope, deleted_at FROM objects WHERE kind = %s AND id = %s", kind, made)
+        case.act("create", kind, made, body={"description": "Ours"})
+        case.quiet()
+
+        shown = (
+            "SELECT scope, body ->> 'description', deleted_at FROM objects WHERE kind = %s AND id = %s ORDER BY scope"
+        )
+        assert alone == [("acct_7", None)]
+        assert case.rows(shown, kind, made) == [("", "Ours", None), ("acct_7", "Theirs", None)]
+    lines = "SELECT jsonb_array_length(body #> '{lines,data}') FROM objects WHERE kind = 'invoice' AND scope = 'acct_7'"
+    assert case.rows(lines) == [(13,)]
+    assert set(case.outcomes()) == {"done"}
+
+
 # --- B. Duplicates and durability ---
 
 
@@ -464,6 +484,12 @@ def test_k48_keys_and_surrogates(case_of: MakeCase, provider: str) -> None:
         ("github", "issue_comment", "issue"),
         ("shopify", "refund", "order"),
         ("shopify", "product_variant", "product"),
+        ("stripe", "credit_note", "invoice"),
+        ("github", "review", "pull_request"),
+        ("github", "check_run", "check_suite"),
+        ("github", "deployment_status", "deployment"),
+        ("shopify", "fulfillment", "order"),
+        ("shopify", "inventory_level", "inventory_item"),
     ],
 )
 def test_k50_child_before_parent(case_of: MakeCase, provider: str, kind: str, parent: str) -> None:
