@@ -118,6 +118,22 @@ def test_k26_deleted_says_the_event(case_of: MakeCase, provider: str) -> None:
         assert case.history(kind, made) == ["loaded"]
 
 
+def test_k26_a_subscription_that_ended(case_of: MakeCase) -> None:
+    """A canceled subscription is told of as deleted and is still there: its row shows it canceled, and stays."""
+    case = case_of("stripe")
+    told, found = loaded(case, "subscription", 2)
+
+    case.act("delete", "subscription", told)
+    case.act("delete", "subscription", found, deliver=False)
+    case.quiet()
+    case.sweep("subscription", full=True)
+
+    assert case.rows("SELECT event_type, outcome FROM webhook_events") == [("customer.subscription.deleted", "done")]
+    assert [case.body("subscription", id_)["status"] for id_ in (told, found)] == ["canceled"] * 2
+    assert [case.history("subscription", id_) for id_ in (told, found)] == [["loaded", "updated"]] * 2
+    assert case.wrong("subscription") == []
+
+
 def test_k27_deletions_carry_almost_nothing(case_of: MakeCase) -> None:
     """An id alone makes a tombstone, however long it is, and though our row's stamp is an hour ahead of the receipt."""
     case = case_of("shopify")
