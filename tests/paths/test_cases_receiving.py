@@ -147,7 +147,7 @@ ABOUT_NOTHING: Mapping[str, list[tuple[dict[str, str], dict[str, Any]]]] = {
     ],
     "shopify": [
         ({"topic": "themes/publish"}, {"id": 1}),
-        ({"topic": "app/uninstalled"}, {"id": 1}),
+        ({"topic": "carts/update"}, {"id": 1}),
         ({"topic": "customers/redact"}, {"shop_id": 1, "customer": {"id": 3}}),
         ({"topic": "orders/updated"}, {}),
         ({"topic": ""}, {"id": 1}),

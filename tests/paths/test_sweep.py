@@ -128,11 +128,13 @@ def test_an_object_outside_the_window_is_left_alone(bench: Bench) -> None:
 def test_k40_a_window_beyond_the_feed_lists_everything(bench: Bench) -> None:
     """Events reach back 30 days; asked for 60, the objects themselves are listed, and the report says so."""
     make(bench)
+    bench.act("create", id_="cus_old", at=int(ago(days=45).timestamp()))
 
     told = swept(bench, since=ago(days=60))
 
     assert "30 days only" in told.kinds["customer"]["note"]
     assert bench.versions() == bench.truth()
+    assert "cus_old" in bench.versions()
 
 
 def test_finished_objects_are_not_overlooked(bench: Bench) -> None:
