@@ -45,12 +45,6 @@ CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE OR DELETE ON reconciler.objects
     FOR EACH ROW EXECUTE FUNCTION chaos.watch();
 """
 
-# The kinds without a stamp of their own: a stale read of theirs is told from a fresh one by nothing.
-_UNSTAMPED = {
-    "stripe": re.compile(r".*"),
-    "shopify": re.compile(r"refund"),
-    "github": re.compile(r"label|release"),
-}
 # Where each provider's bodies end with the number of their version.
 _MARKED = re.compile(r"(?:^|[ -])v(\d+)$")
 _MARKED_FIELDS = ("description", "body", "note", "sku", "name", "title", "tags")
@@ -68,7 +62,7 @@ class Seen:
         deliveries: Each stand-in's record of what it sent, by source.
         calls: Each stand-in's record of what it was asked.
         happened: How many operations were done at each.
-        stale: Reads may have shown a state from before.
+        excused: The kinds, by provider, of which nothing tells a stale read from a fresh one, where some were stale.
     """
 
     url: str
@@ -77,7 +71,7 @@ class Seen:
     deliveries: Mapping[str, Mapping[str, Any]]
     calls: Mapping[str, Mapping[str, Any]]
     happened: Mapping[str, int]
-    stale: bool
+    excused: frozenset[tuple[str, str]] = frozenset()
 
 
 def broken(seen: Seen) -> list[str]:
@@ -140,8 +134,7 @@ def _went_back(seen: Seen, connection: psycopg.Connection[Any]) -> Iterator[str]
         was, was_deleted = before
         # A death is a version of its own, so that what comes after it is at least two beyond what was before.
         least = was + 2 if was_deleted and not deleted else was
-        excused = seen.stale and _UNSTAMPED[seen.providers[source]].fullmatch(kind)
-        if now < least and not excused:
+        if now < least and (seen.providers[source], kind) not in seen.excused:
             yield f"{'/'.join(ref)} went from version {was}{' (deleted)' if was_deleted else ''} to {now}"
 
 

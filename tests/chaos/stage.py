@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,11 +24,12 @@ from tests.chaos.checking import WATCH, Seen
 from tests.chaos.clocks import Clock, compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from reconciler.demo.comparing import Compared
+    from reconciler.demo.comparing import Compared, Ref
     from reconciler.demo.processes import Child
+    from reconciler.model import Body
     from tests.chaos.course import Act, Course
 
 _OBJECTS = 0.4
@@ -220,11 +221,17 @@ class Stage:
         return f"reconcile --since 1h {' '.join(arguments)} ended with {code}: {because}"
 
     def compare(self) -> Compared:
-        """Compare both sides object by object."""
+        """Compare both sides object by object, but for the kinds that no call shows: events alone tell of those."""
         theirs = {
             (each.part.source, *key): body for each in self._providers.values() for key, body in each.truth().items()
         }
-        return compare(theirs, ours(self._url), {part.source: part.provider for part in self._parts})
+        unlisted = {(part.source, kind) for part in self._parts for kind in part.unlisted}
+
+        def listed(bodies: Mapping[Ref, Body]) -> dict[Ref, Body]:
+            return {ref: body for ref, body in bodies.items() if (ref[0], ref[2]) not in unlisted}
+
+        providers = {part.source: part.provider for part in self._parts}
+        return compare(listed(theirs), listed(ours(self._url)), providers)
 
     def seen(self) -> Seen:
         """Return what the checker looks at."""
@@ -237,8 +244,14 @@ class Stage:
             },
             calls={each.part.source: each.ask("GET", "/calls?last=0") for each in self._providers.values()},
             happened={each.part.source: each.happened.total() for each in self._providers.values()},
-            stale=self.course.stale,
+            excused=self._unstamped() if self.course.stale else frozenset(),
         )
+
+    def _unstamped(self) -> frozenset[tuple[str, str]]:
+        """Return the kinds that have no stamp of their own, by provider."""
+        _, told = self._children.answer("kinds")
+        assert isinstance(told, list)
+        return frozenset((each["provider"], each["kind"]) for each in told if not each["stamp"])
 
     # --- how it is put together ---
 
@@ -246,8 +259,8 @@ class Stage:
         library = compiled(self._folder)
         self._clocks = {whose: Clock(self._folder / f"clock-{whose}", library) for whose in ("database", "daemon")}
         self._embedded = Embedded(self._folder / "server", settings=_SETTINGS)
-        os.environ[CHOICE] = str(self._binaries())
-        self._embedded.start()
+        with _environment(CHOICE, str(self._binaries())):
+            self._embedded.start()
         self._stack.callback(self._embedded.close)
         self._url = self._embedded.url("reconciler")
         secrets = {name: value for part in self._parts for name, value in part.environment().items()}
@@ -346,6 +359,20 @@ class Stage:
 _THROWN_OUT = """\
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'reconciler' AND pid <> pg_backend_pid()
 """
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Have a variable set for the length of the block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _address(line: str) -> str:

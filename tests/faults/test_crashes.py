@@ -134,7 +134,6 @@ ELSEWHERE = {
     "sweep.sweeping.Sweep._unlisted": _READS,
     "sweep.sweeping.Sweep._work_off": _READS,
     "sweep.taking.Comparing._compare": "a dry run: what it found is found again",
-    "sweep.taking.Comparing.hints": "a dry run: what it found is found again",
     "sweep.taking.Repairing.snapshots": "killed there in a run of a stamped kind (test_sweep.py)",
     "watchdog.hearing.Hearing.__call__": _ONE,
     "watchdog.redelivering.Redelivering._chosen": _READS,

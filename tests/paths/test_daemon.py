@@ -221,7 +221,7 @@ def test_failing_part(stage: Stage, database: Database, tmp_path: Path) -> None:
     """A part that fails ends the process with 1: half a daemon would look alive."""
     with serve(stage, tmp_path) as daemon:
         with database.transaction() as connection:
-            connection.exec_driver_sql("ALTER TABLE refetches RENAME TO elsewhere")
+            connection.exec_driver_sql("ALTER TABLE refetches RENAME COLUMN due_at TO elsewhere")
 
         code = daemon.process.wait(60)
 

@@ -183,10 +183,11 @@ def test_k31_a_refusal_is_no_deletion(database: Database) -> None:
     """A 404 that is about the address or the key, and a 410 that says nothing of this object, delete nothing."""
     answers = {
         "cus_url": failure(404, message="Unrecognized request URL"),
+        "cus_gone": failure(410, message="This API version is no longer available"),
+        # Last, for its kind waits from then on.
         "cus_mode": failure(
             404, "resource_missing", "a similar object exists in live mode, but a test mode key was used"
         ),
-        "cus_gone": failure(410, message="This API version is no longer available"),
     }
     with _scripted(answers) as provider, side(database, provider.url) as process:
         for id_ in answers:

@@ -588,7 +588,7 @@ def test_threads_end_when_asked(bench: Bench) -> None:
 def test_a_thread_that_fails_is_told(bench: Bench) -> None:
     """A loop that ends for a reason nobody foresaw says so, for the daemon to end with it."""
     bench.want("cus_1")
-    bench.edit("ALTER TABLE refetches RENAME TO elsewhere")
+    bench.edit("ALTER TABLE refetches RENAME COLUMN due_at TO elsewhere")
     stop = threading.Event()
 
     bench.drain.start(stop)
